@@ -1,4 +1,4 @@
-"""Fixtures shared by all tests."""
+"""Where golden numbers lie."""
 
 from __future__ import annotations
 
