@@ -1,0 +1,62 @@
+"""The front door of the engine.
+
+Errors, events and options are light and come at once. What needs numpy comes on first touch.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from turbodflash_engine.errors import BadModel, BadUsage, DoesNotFit, TurbodflashError, Unknown
+from turbodflash_engine.events import Event, Finished, Progress, Started, Text, Verified
+from turbodflash_engine.options import (
+    SAMPLER_LETTERS,
+    SAMPLERS,
+    LoadOptions,
+    SampleOptions,
+    SayOptions,
+    sampler_name,
+)
+
+if TYPE_CHECKING:
+    from turbodflash_engine.inspect import inspect_file
+    from turbodflash_engine.measuring import measure
+    from turbodflash_engine.session import Session, open_session
+
+__all__ = [
+    "SAMPLERS",
+    "SAMPLER_LETTERS",
+    "BadModel",
+    "BadUsage",
+    "DoesNotFit",
+    "Event",
+    "Finished",
+    "LoadOptions",
+    "Progress",
+    "SampleOptions",
+    "SayOptions",
+    "Session",
+    "Started",
+    "Text",
+    "TurbodflashError",
+    "Unknown",
+    "Verified",
+    "inspect_file",
+    "measure",
+    "open_session",
+    "sampler_name",
+]
+
+_HEAVY = {
+    "Session": "turbodflash_engine.session",
+    "open_session": "turbodflash_engine.session",
+    "inspect_file": "turbodflash_engine.inspect",
+    "measure": "turbodflash_engine.measuring",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HEAVY:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_HEAVY[name]), name)

@@ -1,0 +1,213 @@
+"""What a person may ask for. Checked at the door: an options object that exists is valid.
+
+Everything here is plain data, so that a command line can be parsed without loading an engine.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from difflib import get_close_matches
+from pathlib import Path
+
+from turbodflash_engine.errors import BadUsage
+
+SAMPLERS = (
+    "penalties",
+    "dry",
+    "top_n_sigma",
+    "top_k",
+    "typ_p",
+    "top_p",
+    "min_p",
+    "xtc",
+    "temperature",
+)
+"""Every step a chain may name, in the default order."""
+
+SAMPLER_LETTERS = dict(zip("edskypmxt", SAMPLERS, strict=True))
+"""The one-letter spelling of the steps."""
+
+_SAMPLER_ALIASES = {
+    "nucleus": "top_p",
+    "temp": "temperature",
+    "typ": "typ_p",
+    "typical": "typ_p",
+    "typical_p": "typ_p",
+    "typicalp": "typ_p",
+} | {name.replace("_", ""): name for name in SAMPLERS}
+
+DEVICES = ("cpu", "reference")
+ROPE_SCALINGS = ("none", "linear", "yarn", "longrope")
+RANDOM_SEED = 2**32 - 1
+"""The unsigned spelling of seed -1: choose one at random."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoadOptions:
+    """How a model is opened.
+
+    context: positions the cache holds; 0 = the trained length.
+    threads, threads_batch: for decoding and for prompts; 0 = all usable cores, and as `threads`.
+    batch, ubatch: tokens of a prompt taken per report, and computed in one pass.
+    chat_template: Jinja text or the name of a built-in template; None = the file's own.
+    """
+
+    model: Path
+    context: int = 0
+    threads: int = 0
+    threads_batch: int = 0
+    batch: int = 2048
+    ubatch: int = 512
+    cache_type_k: str = "f16"
+    cache_type_v: str = "f16"
+    device: str = "cpu"
+    rope_scaling: str | None = None
+    rope_scale: float | None = None
+    rope_freq_base: float | None = None
+    rope_freq_scale: float | None = None
+    yarn_orig_ctx: int | None = None
+    chat_template: str | None = None
+    warmup: bool = True
+
+    def __post_init__(self) -> None:
+        for name in ("context", "threads", "threads_batch"):
+            _at_least(name, getattr(self, name), 0)
+        for name in ("batch", "ubatch", "yarn_orig_ctx"):
+            _at_least(name, getattr(self, name), 1)
+        for name in ("rope_scale", "rope_freq_base", "rope_freq_scale"):
+            _above_zero(name, getattr(self, name))
+        _one_of("device", self.device, DEVICES)
+        if self.rope_scaling is not None:
+            _one_of("rope_scaling", self.rope_scaling, ROPE_SCALINGS)
+
+
+@dataclass(frozen=True, slots=True)
+class SampleOptions:
+    """How the next token is chosen from its logits.
+
+    seed: -1 = one at random, resolved once per answer and reported in `Started`.
+    samplers: steps in the order they run; aliases are stored under their own name.
+    repeat_last_n, dry_penalty_last_n: window in tokens, the prompt's included; 0 = off,
+        -1 = everything the context holds.
+    mirostat: 0 = off; 1 or 2 replace the chain.
+    logit_bias: (token id, added to its logit).
+    """
+
+    seed: int = -1
+    samplers: tuple[str, ...] = SAMPLERS
+    temp: float = 0.8
+    top_k: int = 40
+    top_p: float = 0.95
+    min_p: float = 0.05
+    typical_p: float = 1.0
+    top_n_sigma: float = -1.0
+    repeat_penalty: float = 1.0
+    repeat_last_n: int = 64
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    dry_multiplier: float = 0.0
+    dry_base: float = 1.75
+    dry_allowed_length: int = 2
+    dry_penalty_last_n: int = 64
+    dry_sequence_breakers: tuple[str, ...] = ("\n", ":", '"', "*")
+    xtc_probability: float = 0.0
+    xtc_threshold: float = 0.1
+    dynatemp_range: float = 0.0
+    dynatemp_exp: float = 1.0
+    mirostat: int = 0
+    mirostat_lr: float = 0.1
+    mirostat_ent: float = 5.0
+    logit_bias: tuple[tuple[int, float], ...] = ()
+    ignore_eos: bool = False
+
+    def __post_init__(self) -> None:
+        _all_finite(self)
+        _above_zero("repeat_penalty", self.repeat_penalty)
+        for name in ("repeat_last_n", "dry_penalty_last_n"):
+            _at_least(name, getattr(self, name), -1)
+        _at_least("dry_allowed_length", self.dry_allowed_length, 0)
+        if not -1 <= self.seed <= RANDOM_SEED:
+            raise BadUsage(
+                f"seed is {self.seed}; a seed is a whole number from 0 to {RANDOM_SEED}",
+                hint="use -1 for a random one",
+            )
+        if self.mirostat not in (0, 1, 2):
+            raise BadUsage(f"mirostat is {self.mirostat}; it is 0 (off), 1 or 2")
+        _check_biases(self.logit_bias)
+        object.__setattr__(self, "samplers", tuple(map(sampler_name, self.samplers)))
+
+
+@dataclass(frozen=True, slots=True)
+class SayOptions:
+    """How one answer is given.
+
+    max_tokens: -1 = until the end or until the context is full; 0 = read the prompt only.
+    stop: strings that end the answer and are not part of it.
+    attempt: 0 = first answer; an answer asked for again draws on seed + attempt.
+    thinking: asks the template to think, or not to; None = as the template does by itself.
+    template_kwargs: further variables of the template.
+    special: show the text of control tokens.
+    """
+
+    max_tokens: int = -1
+    stop: tuple[str, ...] = ()
+    sample: SampleOptions = SampleOptions()
+    attempt: int = 0
+    thinking: bool | None = None
+    template_kwargs: Mapping[str, object] = field(default_factory=dict)
+    special: bool = False
+
+    def __post_init__(self) -> None:
+        _at_least("max_tokens", self.max_tokens, -2)
+        _at_least("attempt", self.attempt, 0)
+        if "" in self.stop:
+            raise BadUsage(
+                "a stop string is empty; it would end every answer before it begins",
+                hint="give the text that ends an answer, or leave it out",
+            )
+
+
+def sampler_name(name: str) -> str:
+    """The own name of a sampler given by any spelling: `top-k`, `topk`, `nucleus`, `temp`."""
+    spelled = name.strip().lower().replace("-", "_")
+    found = spelled if spelled in SAMPLERS else _SAMPLER_ALIASES.get(spelled)
+    if found is None:
+        near = get_close_matches(spelled, [*SAMPLERS, *_SAMPLER_ALIASES], n=1)
+        raise BadUsage(
+            f"there is no sampler named {name!r}",
+            hint=f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(SAMPLERS)}",
+        )
+    return found
+
+
+def _at_least(name: str, value: int | None, floor: int) -> None:
+    if value is not None and value < floor:
+        raise BadUsage(f"{name} is {value}; it must be a whole number of at least {floor}")
+
+
+def _above_zero(name: str, value: float | None) -> None:
+    if value is not None and not (math.isfinite(value) and value > 0):
+        raise BadUsage(f"{name} is {value}; it must be a finite number above 0")
+
+
+def _one_of(name: str, value: str, known: tuple[str, ...]) -> None:
+    if value not in known:
+        raise BadUsage(f"{name} is {value!r}; it must be one of: {', '.join(known)}")
+
+
+def _all_finite(options: SampleOptions) -> None:
+    for each in fields(options):
+        value = getattr(options, each.name)
+        if isinstance(value, float) and not math.isfinite(value):
+            raise BadUsage(f"{each.name} is {value}; it must be a finite number")
+
+
+def _check_biases(biases: tuple[tuple[int, float], ...]) -> None:
+    for token, bias in biases:
+        if token < 0 or math.isnan(bias) or bias == math.inf:
+            raise BadUsage(
+                f"the logit bias of token {token} is {bias}; "
+                "it must be a number, and the token an id of at least 0"
+            )
