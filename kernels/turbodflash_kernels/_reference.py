@@ -1,0 +1,129 @@
+"""The reference device: plain numpy, at once, obviously right and slow."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, TypeVar
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from turbodflash_kernels.device import Device
+from turbodflash_kernels.errors import NoKernel
+from turbodflash_kernels.op import Part
+from turbodflash_kernels.planar import Format, dequantize
+
+T = TypeVar("T")
+
+KV_TYPES = {"f32": np.float32, "f16": np.float16}
+
+
+@dataclass(frozen=True, slots=True)
+class ReferenceWeight:
+    """The matrix as float32 [rows, cols]."""
+
+    values: NDArray[np.float32]
+
+    @property
+    def rows(self) -> int:
+        return self.values.shape[0]
+
+    @property
+    def cols(self) -> int:
+        return self.values.shape[1]
+
+    @property
+    def nbytes(self) -> int:
+        return self.values.nbytes
+
+
+@dataclass(frozen=True, slots=True)
+class ReferenceKV:
+    """k, v: [positions, kv_heads, head_dim] in the type they are stored in."""
+
+    k: NDArray[Any]
+    v: NDArray[Any]
+
+    @property
+    def nbytes(self) -> int:
+        return self.k.nbytes + self.v.nbytes
+
+    def read(self, start: int, stop: int) -> tuple[NDArray[Any], NDArray[Any]]:
+        return self.k[start:stop].copy(), self.v[start:stop].copy()
+
+
+class ReferenceDevice(Device):
+    """Ops in numpy, in one precision throughout.
+
+    precision: float32, or float64 for the truth that kernels are measured against. In float64
+    nothing is rounded on the way: keys and values are stored unrounded, whatever their format.
+    """
+
+    name: ClassVar[str] = "reference"
+    implementations: ClassVar[tuple[str, ...]] = ("ref",)
+
+    def __init__(self, precision: type[np.floating[Any]] = np.float32) -> None:
+        self.precision = precision
+
+    def describe(self) -> str:
+        return f"reference {np.dtype(self.precision).name}"
+
+    def empty(self, shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
+        array = np.zeros(shape, self._precise(dtype))
+        if self.poison and array.dtype.kind == "f":
+            array.fill(np.nan)
+        return array
+
+    def upload(self, values: NDArray[Any]) -> NDArray[Any]:
+        return np.array(values, self._precise(values.dtype), order="C")
+
+    def read(self, array: NDArray[Any]) -> NDArray[Any]:
+        return array
+
+    def pack(self, parts: Sequence[Part], cols: int) -> ReferenceWeight:
+        values = np.empty((sum(part.rows for part in parts), cols), np.float32)
+        row = 0
+        for part in parts:
+            values[row : row + part.rows] = dequantize(part.decode(0, part.rows))
+            row += part.rows
+        return ReferenceWeight(values)
+
+    def bytes_per_weight(self, format: Format) -> float:
+        return 4.0
+
+    def kv(
+        self,
+        format_k: str,
+        format_v: str,
+        positions: int,
+        kv_heads: int,
+        head_dim_k: int,
+        head_dim_v: int,
+    ) -> ReferenceKV:
+        k, v = (
+            self.empty((positions, kv_heads, head_dim), _kv_type(format))
+            for format, head_dim in ((format_k, head_dim_k), (format_v, head_dim_v))
+        )
+        return ReferenceKV(k, v)
+
+    def capture(self, step: Callable[[], T]) -> Callable[[], T]:
+        return step
+
+    def _precise(self, dtype: DTypeLike) -> np.dtype[Any]:
+        """Floats take this device's precision unless that would widen a storage type."""
+        dtype = np.dtype(dtype)
+        exact = self.precision is np.float64
+        return (
+            np.dtype(self.precision)
+            if dtype.kind == "f" and (exact or dtype.itemsize > 4)
+            else dtype
+        )
+
+
+def _kv_type(format: str) -> type[np.floating[Any]]:
+    if format not in KV_TYPES:
+        raise NoKernel(
+            f"the reference device has no cache type {format!r}; it has: {', '.join(KV_TYPES)}"
+        )
+    return KV_TYPES[format]

@@ -1,0 +1,149 @@
+"""A device owns memory and runs ops. Nothing heavy is imported until one is opened."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from types import ModuleType
+from typing import Any, ClassVar, Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from turbodflash_kernels.errors import NoDevice, NoKernel
+from turbodflash_kernels.op import Array, Part
+from turbodflash_kernels.planar import Format
+
+T = TypeVar("T")
+
+DEVICES = ("cpu", "reference")
+
+
+class Weight(Protocol):
+    """A matrix [rows, cols] in the layout its device likes best."""
+
+    @property
+    def rows(self) -> int: ...
+    @property
+    def cols(self) -> int: ...
+    @property
+    def nbytes(self) -> int: ...
+
+
+class KV(Protocol):
+    """Keys and values of one layer, one slot per position."""
+
+    @property
+    def nbytes(self) -> int: ...
+
+    def read(self, start: int, stop: int) -> tuple[NDArray[Any], NDArray[Any]]:
+        """What slots start..stop-1 hold: K and V, each float [stop - start, kv_heads, head_dim]."""
+        ...
+
+
+class Device(ABC):
+    """Where arrays live and ops run.
+
+    Arrays are handles: their contents are seen through `read` alone, because a device may record
+    work instead of doing it at once.
+    """
+
+    name: ClassVar[str]
+    implementations: ClassVar[tuple[str, ...]]
+    """Files of an op's folder to try, best first."""
+
+    poison: bool = False
+    """Fresh memory is filled with NaN, so that a kernel that forgets a lane fails always."""
+
+    @abstractmethod
+    def describe(self) -> str:
+        """For a person: the device, its instruction set, its threads."""
+
+    @abstractmethod
+    def empty(self, shape: tuple[int, ...], dtype: DTypeLike) -> Array:
+        """Memory whose contents nobody may rely on."""
+
+    @abstractmethod
+    def upload(self, values: NDArray[Any]) -> Array:
+        """A copy of host values."""
+
+    @abstractmethod
+    def read(self, array: Array) -> NDArray[Any]:
+        """The values of an array, after all work that was recorded before."""
+
+    def write(self, array: Array, values: NDArray[Any]) -> None:
+        """Replace the contents of an input buffer, after all work that was recorded before."""
+        np.copyto(self.read(array), values)
+
+    @abstractmethod
+    def pack(self, parts: Sequence[Part], cols: int) -> Weight:
+        """The parts, one below the other, as one matrix."""
+
+    def bytes_per_weight(self, format: Format) -> float:
+        """What one weight of this format costs once packed, for planning memory."""
+        return format.bytes_per_weight()
+
+    @abstractmethod
+    def kv(
+        self,
+        format_k: str,
+        format_v: str,
+        positions: int,
+        kv_heads: int,
+        head_dim_k: int,
+        head_dim_v: int,
+    ) -> KV:
+        """Room for the keys and values of one layer."""
+
+    def bind(self, op: str, /, **static: Any) -> Callable[..., Any]:
+        """The op with everything that does not change from call to call settled.
+
+        Raises NoKernel with every implementation's reason when none applies.
+        """
+        reasons = []
+        for implementation in self.implementations:
+            module = _implementation(op, implementation)
+            why = module.refuse(self, **static) if module else f"there is no {implementation}.py"
+            if module and why is None:
+                return module.bind(self, **static)
+            reasons.append(f"  {self.name}: {why}")
+        described = ", ".join(f"{key}={value!r}" for key, value in static.items())
+        raise NoKernel("\n".join([f"no kernel for {op}({described}):", *reasons]))
+
+    @abstractmethod
+    def capture(self, step: Callable[[], T]) -> Callable[[], T]:
+        """Record the ops of `step`; calling the result runs them and returns what `step` returned.
+
+        `step` is called with its input buffers in place (see `write`); between two runs only the
+        contents of input buffers change. The arrays it returns hold their values until the next
+        run of anything captured.
+        """
+
+
+def open_device(name: str, threads: int = 0, threads_batch: int = 0) -> Device:
+    """The device of that name.
+
+    threads: for few rows; 0 means all cores this process may use.
+    threads_batch: for many rows; 0 means as many as `threads`.
+    """
+    if name == "reference":
+        from turbodflash_kernels._reference import ReferenceDevice
+
+        return ReferenceDevice()
+    if name == "cpu":
+        from turbodflash_kernels._cpu.device import CpuDevice
+
+        return CpuDevice(threads, threads_batch)
+    raise NoDevice(f"no device named {name!r}", hint=f"there are: {', '.join(DEVICES)}")
+
+
+def _implementation(op: str, implementation: str) -> ModuleType | None:
+    """A file of the op's folder, or None. An error inside the file is raised as it is."""
+    path = f"turbodflash_kernels.{op}.{implementation}"
+    try:
+        return import_module(path)
+    except ModuleNotFoundError as error:
+        if error.name != path:
+            raise
+        return None

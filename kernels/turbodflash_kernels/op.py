@@ -1,0 +1,63 @@
+"""What ops are bound with: small frozen descriptions, the same for every device."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+from turbodflash_kernels.planar import Format, Planar
+
+Array: TypeAlias = Any  # a handle that a device made: it has .shape and rows can be sliced
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Some rows of a matrix that lie in one tensor of a file.
+
+    decode(start, stop): rows start..stop-1 of that tensor; may be called from several threads.
+    """
+
+    format: Format
+    rows: int
+    decode: Callable[[int, int], Planar]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RmsNorm:
+    """x / sqrt(mean(x^2) + eps) * weight, over the last axis.
+
+    weight: f32[k], a device's array.
+    """
+
+    weight: Array
+    eps: float
+
+
+@dataclass(frozen=True, slots=True)
+class Gated:
+    """act(gate) * up, where x = [gate | up] is twice as wide as the result.
+
+    silu(x) = x * sigmoid(x); gelu is the tanh form.
+    """
+
+    activation: Literal["silu", "gelu"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Rope:
+    """Rotation of pairs of elements by angle = position * inv_freq.
+
+    kind: "norm" rotates elements (2i, 2i + 1), "neox" (i, i + n_rot / 2); the elements from n_rot
+    on pass unchanged.
+    inv_freq: f32[n_rot / 2] on the host, with scaling, divisors and YaRN folded in.
+    magnitude: multiplies cosine and sine.
+    """
+
+    kind: Literal["norm", "neox"]
+    n_rot: int
+    inv_freq: Array
+    magnitude: float = 1.0
+
+
+Prologue: TypeAlias = "RmsNorm | Gated | None"

@@ -1,0 +1,65 @@
+"""The meaning of the op, in the precision of qkv."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from turbodflash_kernels._reference import ReferenceDevice, ReferenceKV
+from turbodflash_kernels.op import Rope
+
+Floats = NDArray[Any]
+Positions = NDArray[np.int32]
+
+
+def refuse(
+    device: ReferenceDevice,
+    *,
+    kv: ReferenceKV,
+    heads: int,
+    kv_heads: int,
+    head_dim: int,
+    rope: Rope,
+) -> str | None:
+    return None
+
+
+def bind(
+    device: ReferenceDevice,
+    *,
+    kv: ReferenceKV,
+    heads: int,
+    kv_heads: int,
+    head_dim: int,
+    rope: Rope,
+) -> Callable[[Floats, Positions], Floats]:
+    def rope_store(qkv: Floats, positions: Positions) -> Floats:
+        rows = qkv.reshape(len(qkv), heads + 2 * kv_heads, head_dim)
+        q, k, v = np.split(rows, [heads, heads + kv_heads], axis=1)
+        kv.k[positions] = rotate(k, positions, rope)
+        kv.v[positions] = v
+        return rotate(q, positions, rope).reshape(len(q), heads * head_dim)
+
+    return rope_store
+
+
+def rotate(x: Floats, positions: Positions, rope: Rope) -> Floats:
+    """x [n, heads, head_dim] with its pairs rotated."""
+    angle = positions.astype(x.dtype)[:, None] * np.asarray(rope.inv_freq, x.dtype)
+    magnitude = x.dtype.type(rope.magnitude)
+    cos, sin = np.cos(angle)[:, None] * magnitude, np.sin(angle)[:, None] * magnitude
+    first, second = _pairs(rope)
+    out = x.copy()
+    out[:, :, first] = x[:, :, first] * cos - x[:, :, second] * sin
+    out[:, :, second] = x[:, :, first] * sin + x[:, :, second] * cos
+    return out
+
+
+def _pairs(rope: Rope) -> tuple[slice, slice]:
+    if rope.kind == "norm":
+        return slice(0, rope.n_rot, 2), slice(1, rope.n_rot, 2)
+    half = rope.n_rot // 2
+    return slice(0, half), slice(half, rope.n_rot)
