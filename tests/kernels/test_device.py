@@ -1,0 +1,76 @@
+"""Opening devices and choosing implementations."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from importlib import import_module
+
+import numpy as np
+import pytest
+
+from tests.kernels.devices import PRESENT
+from turbodflash_kernels import every_op
+from turbodflash_kernels._reference import ReferenceDevice
+from turbodflash_kernels.cases import random_part
+from turbodflash_kernels.device import open_device
+from turbodflash_kernels.errors import NoDevice, NoKernel
+
+
+def test_an_unknown_device_is_a_sentence_that_lists_the_known_ones() -> None:
+    with pytest.raises(NoDevice, match="no device named 'tpu'") as caught:
+        open_device("tpu")
+    assert caught.value.hint == "there are: cpu, reference"
+
+
+def test_an_op_without_an_implementation_says_why() -> None:
+    class Elsewhere(ReferenceDevice):
+        name = "elsewhere"
+        implementations = ("missing",)
+
+    with pytest.raises(NoKernel) as caught:
+        Elsewhere().bind("embed", table="t", scale=1.0)
+    assert str(caught.value) == (
+        "no kernel for embed(table='t', scale=1.0):\n  elsewhere: there is no missing.py"
+    )
+
+
+@pytest.mark.parametrize("op", every_op())
+def test_an_op_has_its_contract_its_meaning_and_its_cases(op: str) -> None:
+    assert import_module(f"turbodflash_kernels.{op}.cases").CASES
+    contract = import_module(f"turbodflash_kernels.{op}").__doc__ or ""
+    assert contract.startswith(f"{op}: ")
+    assert "bind(" in contract
+    assert "call(" in contract
+
+
+@pytest.mark.parametrize("name", PRESENT)
+def test_arrays_round_trip_and_inputs_can_be_replaced(name: str) -> None:
+    device = open_device(name)
+    array = device.upload(np.arange(6, dtype=np.float32).reshape(2, 3))
+    assert device.read(array).tolist() == [[0, 1, 2], [3, 4, 5]]
+    device.write(array, np.zeros((2, 3), np.float32))
+    assert not device.read(array).any()
+
+
+@pytest.mark.parametrize("name", PRESENT)
+def test_a_captured_step_sees_what_was_written_since(name: str) -> None:
+    device = open_device(name)
+    table = device.pack([random_part("8-zero128", 40, 64, 0)], 64)
+    embed = device.bind("embed", table=table, scale=1.0)
+    tokens = device.upload(np.array([3, 5], np.int32))
+    straight = device.read(embed(device.upload(np.array([7, 9], np.int32)))).copy()
+
+    step = device.capture(lambda: embed(tokens))
+    device.read(step())
+    device.write(tokens, np.array([7, 9], np.int32))
+    np.testing.assert_array_equal(device.read(step()), straight)
+
+
+def test_opening_the_reference_imports_no_compiler() -> None:
+    program = (
+        "import sys; from turbodflash_kernels.device import open_device; open_device('reference');"
+        "sys.exit(bool({'numba', 'llvmlite', 'torch', 'triton'} & set(sys.modules)))"
+    )
+    path = ":".join(entry for entry in sys.path if entry)
+    assert subprocess.run([sys.executable, "-c", program], env={"PYTHONPATH": path}).returncode == 0
