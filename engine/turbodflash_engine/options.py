@@ -8,10 +8,9 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from difflib import get_close_matches
 from pathlib import Path
 
-from turbodflash_engine.errors import BadUsage
+from turbodflash_engine.errors import BadUsage, Unknown
 
 SAMPLERS = (
     "penalties",
@@ -50,7 +49,7 @@ class LoadOptions:
 
     context: positions the cache holds; 0 = the trained length.
     threads, threads_batch: for decoding and for prompts; 0 = all usable cores, and as `threads`.
-    batch, ubatch: tokens of a prompt taken per report, and computed in one pass.
+    batch, ubatch: a prompt is computed in passes of the smaller of the two, in tokens.
     chat_template: Jinja text or the name of a built-in template; None = the file's own.
     """
 
@@ -128,6 +127,7 @@ class SampleOptions:
         for name in ("repeat_last_n", "dry_penalty_last_n"):
             _at_least(name, getattr(self, name), -1)
         _at_least("dry_allowed_length", self.dry_allowed_length, 0)
+        _at_least("dynatemp_exp", self.dynatemp_exp, 0)
         if not -1 <= self.seed <= RANDOM_SEED:
             raise BadUsage(
                 f"seed is {self.seed}; a seed is a whole number from 0 to {RANDOM_SEED}",
@@ -153,7 +153,7 @@ class SayOptions:
 
     max_tokens: int = -1
     stop: tuple[str, ...] = ()
-    sample: SampleOptions = SampleOptions()
+    sample: SampleOptions = field(default_factory=SampleOptions)
     attempt: int = 0
     thinking: bool | None = None
     template_kwargs: Mapping[str, object] = field(default_factory=dict)
@@ -174,17 +174,13 @@ def sampler_name(name: str) -> str:
     spelled = name.strip().lower().replace("-", "_")
     found = spelled if spelled in SAMPLERS else _SAMPLER_ALIASES.get(spelled)
     if found is None:
-        near = get_close_matches(spelled, [*SAMPLERS, *_SAMPLER_ALIASES], n=1)
-        raise BadUsage(
-            f"there is no sampler named {name!r}",
-            hint=f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(SAMPLERS)}",
-        )
+        raise Unknown("sampler", name, SAMPLERS)
     return found
 
 
-def _at_least(name: str, value: int | None, floor: int) -> None:
+def _at_least(name: str, value: float | None, floor: int) -> None:
     if value is not None and value < floor:
-        raise BadUsage(f"{name} is {value}; it must be a whole number of at least {floor}")
+        raise BadUsage(f"{name} is {value}; it must be at least {floor}")
 
 
 def _above_zero(name: str, value: float | None) -> None:
