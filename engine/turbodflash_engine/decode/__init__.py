@@ -1,0 +1,9 @@
+"""From a prompt to its continuation: prefill, the loop, and where it stops."""
+
+from turbodflash_engine.decode.loop import Step, decode
+from turbodflash_engine.decode.prefill import prefill
+from turbodflash_engine.decode.stats import Tally
+from turbodflash_engine.decode.stop import Ending, StopStrings
+from turbodflash_engine.decode.target import Output, Target
+
+__all__ = ["Ending", "Output", "Step", "StopStrings", "Tally", "Target", "decode", "prefill"]

@@ -1,0 +1,55 @@
+"""What the loop needs of a model, and one pass through it that counts only if it succeeds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+Logits = NDArray[np.float32]
+
+
+class Trial(Protocol):
+    def keep(self, count: int) -> None:
+        """The first `count` tokens fed since the trial began have happened, the rest have not."""
+
+
+class Cache(Protocol):
+    @property
+    def length(self) -> int:
+        """Tokens it holds."""
+
+    @property
+    def capacity(self) -> int:
+        """Tokens it has room for."""
+
+    def truncate(self, length: int) -> None:
+        """Forget all but the first `length` tokens."""
+
+    def trial(self) -> AbstractContextManager[Trial]:
+        """Feed tokens that may be wrong: what `keep` did not claim never happened."""
+
+
+class Output(Protocol):
+    @property
+    def logits(self) -> Logits:
+        """[rows asked for, vocab], on the host."""
+
+    @property
+    def taps(self) -> Sequence[Any]:
+        """[tokens fed, width] for each tap asked for, on the device."""
+
+
+class Target(Protocol):
+    """The model whose text it is. A call feeds tokens after those the cache holds."""
+
+    @property
+    def cache(self) -> Cache: ...
+
+    def __call__(
+        self, tokens: Sequence[int], logits: int = 1, taps: tuple[int, ...] = ()
+    ) -> Output:
+        """Logits of the last `logits` rows, and the rows that entered the layers `taps`."""
