@@ -1,0 +1,89 @@
+"""`turbodflash models`: the catalogue, and what of it is on this machine."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Annotated
+
+import typer
+
+from turbodflash_cli.catalogue import Catalogue
+from turbodflash_cli.fetch import fetch
+from turbodflash_cli.store import Report, Store
+
+app = typer.Typer(
+    help="List, fetch and remove the models that have a name.",
+    context_settings={"help_option_names": ["-h", "--help"]},
+    rich_markup_mode=None,
+)
+
+Name = Annotated[str, typer.Argument(help="A name that `turbodflash models list` shows.")]
+
+
+@app.callback(invoke_without_command=True)
+def models(context: typer.Context) -> None:
+    """List, fetch and remove the models that have a name."""
+    if context.invoked_subcommand is None:
+        list_models()
+
+
+@app.command("list")
+def list_models() -> None:
+    """Show every model, and whether it is on this machine."""
+    catalogue, store = Catalogue.shipped(), Store()
+    width = max(map(len, catalogue.names()))
+    for entry in catalogue.entries:
+        where = "on this machine" if store.has(entry) else "not fetched"
+        default = "; the default" if entry is catalogue.default else ""
+        print(
+            f"{entry.name:{width}}  {entry.bytes / 1e6:6,.0f} MB  {entry.licence:10}  {where}"
+            f"  ({entry.about}{default})"
+        )
+
+
+@app.command()
+def pull(name: Name) -> None:
+    """Fetch a model, or check the file that is here against its sha256."""
+    with progress_bar() as report:
+        path = fetch(Catalogue.shipped().find(name), Store(), report=report, verify=True)
+    print(path)
+
+
+@app.command()
+def rm(name: Name) -> None:
+    """Remove a model's file from this machine."""
+    freed = Store().remove(Catalogue.shipped().find(name))
+    print(f"freed {freed / 1e6:,.0f} MB" if freed else f"{name} was not on this machine")
+
+
+@app.command()
+def path(name: Name) -> None:
+    """Print where a model's file is, for use in other commands."""
+    entry, store = Catalogue.shipped().find(name), Store()
+    print(store.path(entry))
+    if not store.has(entry):
+        print(f"note: not fetched yet; `turbodflash models pull {name}` does.", file=sys.stderr)
+
+
+@contextmanager
+def progress_bar() -> Iterator[Report]:
+    """A reporter that paints one transient bar on a terminal's stderr, and nothing elsewhere."""
+    if not sys.stderr.isatty():
+        yield lambda stage, done, total: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        DownloadColumn(),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task("starting", total=None)
+        yield lambda stage, done, total: progress.update(
+            task, description=stage, completed=done, total=total or None
+        )
