@@ -1,0 +1,6 @@
+"""What a model remembers of the tokens it has seen, one layer of memory per model layer."""
+
+from turbodflash_engine.cache.dense import DenseLayer
+from turbodflash_engine.cache.stack import Cache, Layer, Trial
+
+__all__ = ["Cache", "DenseLayer", "Layer", "Trial"]

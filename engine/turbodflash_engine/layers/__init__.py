@@ -1,0 +1,1 @@
+"""Parts that models are built of, written against ops alone."""

@@ -1,0 +1,98 @@
+"""Attention over a dense cache: norm, one matrix for q, k and v, rotation, sum, output."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container
+from dataclasses import dataclass
+
+from turbodflash_engine.cache import DenseLayer
+from turbodflash_engine.layers.tensors import Layout, Tensors
+from turbodflash_kernels.device import Device
+from turbodflash_kernels.op import Array, RmsNorm, Rope
+
+
+@dataclass(frozen=True, slots=True)
+class AttentionShape:
+    """width: of the residual stream."""
+
+    width: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+
+    @property
+    def qkv(self) -> dict[str, int]:
+        """Rows of each projection, in the order they stand in the fused matrix."""
+        kv = self.kv_heads * self.head_dim
+        return {"attn_q": self.heads * self.head_dim, "attn_k": kv, "attn_v": kv}
+
+
+def attention_layout(prefix: str, shape: AttentionShape, present: Container[str]) -> Layout:
+    """present: names in the file, which may hold q, k and v apart or as one."""
+    rows = shape.qkv
+    inner = rows["attn_q"]
+    layout = Layout(
+        {f"{prefix}attn_norm.weight": (shape.width,)}, {f"{prefix}attn_output.bias": (shape.width,)}
+    )
+    layout.required[f"{prefix}attn_output.weight"] = (inner, shape.width)
+    if f"{prefix}attn_qkv.weight" in present:
+        rows = {"attn_qkv": sum(rows.values())}
+    for name, size in rows.items():
+        layout.required[f"{prefix}{name}.weight"] = (shape.width, size)
+        layout.optional[f"{prefix}{name}.bias"] = (size,)
+    return layout
+
+
+class Attention:
+    """x + output(attend(qkv(norm(x)))), with K and V remembered in `memory`."""
+
+    def __init__(
+        self,
+        device: Device,
+        tensors: Tensors,
+        prefix: str,
+        shape: AttentionShape,
+        *,
+        eps: float,
+        rope: Rope,
+        memory: DenseLayer,
+    ) -> None:
+        heads = {"heads": shape.heads, "kv_heads": shape.kv_heads, "head_dim": shape.head_dim}
+        norm = device.upload(tensors.vector(f"{prefix}attn_norm.weight"))
+        self._qkv = _fused(device, tensors, prefix, shape, RmsNorm(norm, eps))
+        self._store = device.bind("rope_store", kv=memory.kv, **heads, rope=rope)
+        scale = shape.head_dim**-0.5
+        self._attend = device.bind("attend", kv=memory.kv, **heads, scale=scale)
+        bias = tensors.vectors([f"{prefix}attn_output.bias"], [shape.width])
+        self._output = device.bind(
+            "linear",
+            weight=device.pack(
+                [tensors.part(f"{prefix}attn_output.weight")], shape.heads * shape.head_dim
+            ),
+            prologue=None,
+            bias=None if bias is None else device.upload(bias),
+        )
+
+    def __call__(self, x: Array, positions: Array, last: int) -> Array:
+        """x f32[n, width] -> f32[last, width], the last rows; all n are remembered."""
+        q = self._store(self._qkv(x), positions)
+        first = x.shape[0] - last
+        if first:
+            q, x, positions = q[first:], x[first:], positions[first:]
+        return self._output(self._attend(q, positions), x)
+
+
+def _fused(
+    device: Device, tensors: Tensors, prefix: str, shape: AttentionShape, norm: RmsNorm
+) -> Callable[..., Array]:
+    rows = shape.qkv
+    if f"{prefix}attn_qkv.weight" in tensors:
+        rows = {"attn_qkv": sum(rows.values())}
+    parts = [tensors.part(f"{prefix}{name}.weight") for name in rows]
+    bias = tensors.vectors((f"{prefix}{name}.bias" for name in rows), rows.values())
+    return device.bind(
+        "linear",
+        weight=device.pack(parts, shape.width),
+        prologue=norm,
+        bias=None if bias is None else device.upload(bias),
+    )

@@ -1,0 +1,70 @@
+"""The gated feed-forward part: norm, one matrix for gate and up, activation, down."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from turbodflash_engine.layers.tensors import Layout, Tensors
+from turbodflash_kernels.device import Device
+from turbodflash_kernels.op import Array, Gated, RmsNorm
+
+
+@dataclass(frozen=True, slots=True)
+class MlpShape:
+    """width: of the residual stream. hidden: of the layer inside."""
+
+    width: int
+    hidden: int
+
+
+def mlp_layout(prefix: str, shape: MlpShape) -> Layout:
+    width, hidden = shape.width, shape.hidden
+    return Layout(
+        {
+            f"{prefix}ffn_norm.weight": (width,),
+            f"{prefix}ffn_gate.weight": (width, hidden),
+            f"{prefix}ffn_up.weight": (width, hidden),
+            f"{prefix}ffn_down.weight": (hidden, width),
+        },
+        {
+            f"{prefix}ffn_gate.bias": (hidden,),
+            f"{prefix}ffn_up.bias": (hidden,),
+            f"{prefix}ffn_down.bias": (width,),
+        },
+    )
+
+
+class Mlp:
+    """x + down(act(gate(norm(x))) * up(norm(x)))."""
+
+    def __init__(
+        self,
+        device: Device,
+        tensors: Tensors,
+        prefix: str,
+        shape: MlpShape,
+        *,
+        eps: float,
+        activation: Literal["silu", "gelu"],
+    ) -> None:
+        gate_up = (f"{prefix}ffn_gate", f"{prefix}ffn_up")
+        norm = device.upload(tensors.vector(f"{prefix}ffn_norm.weight"))
+        bias = tensors.vectors((f"{name}.bias" for name in gate_up), (shape.hidden,) * 2)
+        self._gate_up = device.bind(
+            "linear",
+            weight=device.pack([tensors.part(f"{name}.weight") for name in gate_up], shape.width),
+            prologue=RmsNorm(norm, eps),
+            bias=None if bias is None else device.upload(bias),
+        )
+        bias = tensors.vectors([f"{prefix}ffn_down.bias"], [shape.width])
+        self._down = device.bind(
+            "linear",
+            weight=device.pack([tensors.part(f"{prefix}ffn_down.weight")], shape.hidden),
+            prologue=Gated(activation),
+            bias=None if bias is None else device.upload(bias),
+        )
+
+    def __call__(self, x: Array) -> Array:
+        """x f32[n, width] -> f32[n, width]."""
+        return self._down(self._gate_up(x), x)

@@ -1,0 +1,140 @@
+"""The door to a file's tensors: what a model wants is checked before a byte is loaded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from turbodflash_engine.errors import BadModel
+from turbodflash_kernels.op import Part
+from turbodflash_kernels.planar import Format, Planar, dequantize
+
+Shape = tuple[int, ...]
+
+MOST_NAMES = 5  # named in an error; the rest are counted
+INCOMPLETE = "get the model from another source, or convert it again"
+IGNORED = "to ignore them would change the answers; get another file of this model"
+RESCALED = "matrices with a scale beside them are not supported; get another quantization"
+
+
+class Info(Protocol):
+    """One tensor of a file; shape in the file's order, the row length first."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def type(self) -> str: ...
+    @property
+    def shape(self) -> Shape: ...
+    @property
+    def nbytes(self) -> int: ...
+    @property
+    def data(self) -> NDArray[np.uint8]: ...
+
+
+class WeightType(Protocol):
+    """How the bytes of a type become planar."""
+
+    @property
+    def format(self) -> Format: ...
+    @property
+    def decode(self) -> Callable[[NDArray[np.uint8]], Planar]: ...
+
+
+@dataclass(slots=True)
+class Layout:
+    """Names and shapes of the tensors that a model needs, and of those it uses when present."""
+
+    required: dict[str, Shape] = field(default_factory=dict)
+    optional: dict[str, Shape] = field(default_factory=dict)
+
+    def add(self, other: Layout) -> None:
+        self.required |= other.required
+        self.optional |= other.optional
+
+
+class Tensors:
+    """The tensors of one file.
+
+    source: names the file in errors.
+    weight_type: the type of a tensor; raises BadModel for one that is not supported.
+    loaded: told how many bytes of the file were decoded; called from several threads.
+    """
+
+    def __init__(
+        self,
+        infos: Mapping[str, Info],
+        source: str,
+        weight_type: Callable[[Info], WeightType],
+        loaded: Callable[[int], None] = lambda nbytes: None,
+    ) -> None:
+        self._infos, self.source = infos, source
+        self._weight_type, self._loaded = weight_type, loaded
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._infos
+
+    def check(self, layout: Layout) -> None:
+        """Raises BadModel unless the file holds what the layout wants, and nothing beyond it."""
+        expected = layout.required | layout.optional
+        names = self._infos.keys()
+        self._none({name for name in names if name.endswith(".scale")}, "rescales", RESCALED)
+        self._none(layout.required.keys() - names, "has no tensor", INCOMPLETE)
+        self._none(names - expected.keys(), "has more than this architecture uses:", IGNORED)
+        for name in sorted(names):
+            self._check_one(self._infos[name], expected[name])
+
+    def weight_bytes(self, bytes_per_weight: Callable[[Format], float]) -> int:
+        """What the matrices take once packed."""
+        return round(
+            sum(
+                bytes_per_weight(self._weight_type(info).format) * int(np.prod(info.shape))
+                for info in self._infos.values()
+            )
+        )
+
+    def part(self, name: str) -> Part:
+        """A matrix; shape [in, out] in the file's order gives `out` rows."""
+        info = self._infos[name]
+        weight_type, data = self._weight_type(info), info.data
+
+        def decode(start: int, stop: int) -> Planar:
+            planar = weight_type.decode(data[start:stop])
+            self._loaded(data[start:stop].nbytes)
+            return planar
+
+        return Part(weight_type.format, len(data), decode)
+
+    def vector(self, name: str) -> NDArray[np.float32]:
+        """A tensor of one dimension, f32[n]."""
+        part = self.part(name)
+        return dequantize(part.decode(0, part.rows)).reshape(-1)
+
+    def vectors(self, names: Iterable[str], sizes: Iterable[int]) -> NDArray[np.float32] | None:
+        """Those vectors in a row, with zeros for absent ones; None when all are absent."""
+        pairs = list(zip(names, sizes, strict=True))
+        if not any(name in self for name, _ in pairs):
+            return None
+        return np.concatenate(
+            [self.vector(name) if name in self else np.zeros(size, "f4") for name, size in pairs]
+        )
+
+    def _check_one(self, info: Info, expected: Shape) -> None:
+        self._weight_type(info)
+        if info.shape != expected:
+            raise BadModel(
+                f"'{self.source}': tensor {info.name!r} has the shape {list(info.shape)}, "
+                f"expected {list(expected)}",
+                hint=INCOMPLETE,
+            )
+
+    def _none(self, names: Iterable[str], what: str, hint: str) -> None:
+        found = sorted(names)
+        if found:
+            more = f" and {len(found) - MOST_NAMES} more" if len(found) > MOST_NAMES else ""
+            listed = ", ".join(map(repr, found[:MOST_NAMES]))
+            raise BadModel(f"'{self.source}' {what} {listed}{more}", hint)

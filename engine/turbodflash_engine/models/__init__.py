@@ -1,0 +1,1 @@
+"""Target models: one file per architecture, named as files name it."""

@@ -1,0 +1,86 @@
+"""What an architecture offers, and what a model is to those who drive it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from turbodflash_engine.cache import Cache
+from turbodflash_engine.layers.rope import RopeOverrides
+from turbodflash_engine.layers.tensors import Layout, Tensors
+from turbodflash_engine.metadata import Metadata
+from turbodflash_kernels.device import Device
+from turbodflash_kernels.op import Array
+
+
+class Output(NamedTuple):
+    """Both hold until the model is called again.
+
+    logits: f32[rows, vocabulary] on the host, of the last rows.
+    taps: for each layer asked for, f32[n, width] on the device: the residual stream entering it.
+    """
+
+    logits: NDArray[np.float32]
+    taps: tuple[Array, ...]
+
+
+class Model(Protocol):
+    """Tokens in, logits out; what it has seen is in its cache."""
+
+    @property
+    def cache(self) -> Cache: ...
+    @property
+    def vocabulary(self) -> int: ...
+
+    def __call__(
+        self, tokens: Sequence[int], logits: int = 1, taps: tuple[int, ...] = ()
+    ) -> Output:
+        """Read the tokens after those in the cache. logits: of how many of the last rows."""
+        ...
+
+
+class Config(Protocol):
+    """What planning needs to know of an architecture's configuration.
+
+    context: positions the model was trained on.
+    kv_values: keys, and values, kept per position over all layers, in numbers.
+    scratch_values: numbers alive at once per row of a pass, without the logits.
+    """
+
+    @property
+    def layers(self) -> int: ...
+    @property
+    def context(self) -> int: ...
+    @property
+    def vocabulary(self) -> int: ...
+    @property
+    def kv_values(self) -> tuple[int, int]: ...
+    @property
+    def scratch_values(self) -> int: ...
+
+
+@dataclass(frozen=True, slots=True)
+class CachePlan:
+    """positions: how many tokens it holds. format_k, format_v: how keys and values are stored."""
+
+    positions: int
+    format_k: str = "f16"
+    format_v: str = "f16"
+
+
+@dataclass(frozen=True, slots=True)
+class Architecture:
+    """The `PLUGIN` of a file.
+
+    read: the configuration, from all metadata and what a person overrides.
+    layout: the tensors it wants, given the names that are present.
+    build: the model, its weights loaded; `layout` was checked before.
+    """
+
+    read: Callable[[Metadata, RopeOverrides], Any]
+    layout: Callable[[Any, Container[str]], Layout]
+    build: Callable[[Any, Tensors, Device, CachePlan], Model]
