@@ -1,0 +1,14 @@
+"""IQ4_NL: 32 weights in 18 bytes, `w = scale * table[nibble]`, low nibbles first."""
+
+from turbodflash_engine.quant._base import IQ4_TABLE, Bytes, WeightType, field, half, planes
+from turbodflash_kernels.planar import Format, Planar
+
+FORMAT = Format(bits=4, block=32, table=IQ4_TABLE)
+
+
+def decode(raw: Bytes) -> Planar:
+    codes = planes(field(raw, 18, at=2, nbytes=16), bits=4, width=16)
+    return Planar(FORMAT, codes, scale=half(raw, 18, at=0))
+
+
+PLUGIN = WeightType("IQ4_NL", 20, 32, 18, FORMAT, decode)
