@@ -16,7 +16,7 @@ from turbodflash_kernels.planar import Format, dequantize
 
 T = TypeVar("T")
 
-KV_TYPES = {"f32": np.float32, "f16": np.float16}
+KV_TYPES: dict[str, type[np.floating[Any]]] = {"f32": np.float32, "f16": np.float16}
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,9 @@ T = TypeVar("T")
 
 DEVICES = ("cpu", "reference")
 
+KV_BYTES = {"f32": 4.0, "f16": 2.0}
+"""Formats that keys and values can be stored in, and the bytes of one number."""
+
 
 class Weight(Protocol):
     """A matrix [rows, cols] in the layout its device likes best."""
@@ -108,7 +111,7 @@ class Device(ABC):
             if module and why is None:
                 return module.bind(self, **static)
             reasons.append(f"  {self.name}: {why}")
-        described = ", ".join(f"{key}={value!r}" for key, value in static.items())
+        described = ", ".join(f"{key}={_described(value)}" for key, value in static.items())
         raise NoKernel("\n".join([f"no kernel for {op}({described}):", *reasons]))
 
     @abstractmethod
@@ -121,11 +124,17 @@ class Device(ABC):
         """
 
 
-def open_device(name: str, threads: int = 0, threads_batch: int = 0) -> Device:
+def open_device(
+    name: str,
+    threads: int = 0,
+    threads_batch: int = 0,
+    compiling: Callable[[str], None] | None = None,
+) -> Device:
     """The device of that name.
 
     threads: for few rows; 0 means all cores this process may use.
     threads_batch: for many rows; 0 means as many as `threads`.
+    compiling: called with a kernel's name before it is compiled, which takes seconds.
     """
     if name == "reference":
         from turbodflash_kernels._reference import ReferenceDevice
@@ -134,7 +143,7 @@ def open_device(name: str, threads: int = 0, threads_batch: int = 0) -> Device:
     if name == "cpu":
         from turbodflash_kernels._cpu.device import CpuDevice
 
-        return CpuDevice(threads, threads_batch)
+        return CpuDevice(threads, threads_batch, compiling)
     raise NoDevice(f"no device named {name!r}", hint=f"there are: {', '.join(DEVICES)}")
 
 
@@ -147,3 +156,14 @@ def _implementation(op: str, implementation: str) -> ModuleType | None:
         if error.name != path:
             raise
         return None
+
+
+def _described(value: Any) -> str:
+    """Numbers and words as they are, arrays and matrices by their shape, others by their kind."""
+    if isinstance(value, (bool, int, float, str, type(None))):
+        return repr(value)
+    if hasattr(value, "shape"):
+        return f"{value.dtype}{list(value.shape)}"
+    if hasattr(value, "rows"):
+        return f"{value.rows}x{value.cols}"
+    return type(value).__name__

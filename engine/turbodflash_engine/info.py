@@ -1,0 +1,69 @@
+"""What is known of a model once it is loaded."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from turbodflash_engine.options import SampleOptions
+
+FILE_TYPES = {
+    0: "F32",
+    1: "F16",
+    2: "Q4_0",
+    3: "Q4_1",
+    7: "Q8_0",
+    8: "Q5_0",
+    9: "Q5_1",
+    10: "Q2_K",
+    11: "Q3_K_S",
+    12: "Q3_K_M",
+    13: "Q3_K_L",
+    14: "Q4_K_S",
+    15: "Q4_K_M",
+    16: "Q5_K_S",
+    17: "Q5_K_M",
+    18: "Q6_K",
+    21: "Q2_K_S",
+    25: "IQ4_NL",
+    30: "IQ4_XS",
+    32: "BF16",
+}
+"""What the number `general.file_type` stands for: the mix of weight types."""
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """Bytes. scratch: what a pass of the largest size needs."""
+
+    weights: int
+    cache: int
+    scratch: int
+
+
+@dataclass(frozen=True, slots=True)
+class ModelInfo:
+    """A loaded model.
+
+    parameters: numbers in the file's tensors. context: positions its cache holds.
+    sample_defaults: the built-in ones overridden by the file's; sample_keys: which keys did so.
+    notes: sentences that a person should read.
+    """
+
+    name: str
+    path: Path
+    architecture: str
+    file_type: str
+    file_bytes: int
+    parameters: int
+    layers: int
+    context: int
+    trained_context: int
+    device: str
+    cache_type_k: str
+    cache_type_v: str
+    has_template: bool
+    sample_defaults: SampleOptions
+    sample_keys: tuple[str, ...]
+    memory: Memory
+    notes: tuple[str, ...] = ()
