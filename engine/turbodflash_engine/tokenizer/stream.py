@@ -1,0 +1,38 @@
+"""Text from tokens as they come: never half a character."""
+
+from __future__ import annotations
+
+from codecs import getincrementaldecoder
+from typing import Protocol
+
+_Decoder = getincrementaldecoder("utf-8")
+
+
+class Pieces(Protocol):
+    """What is needed of a tokenizer: the bytes of one token."""
+
+    def piece(self, id: int, special: bool = False) -> bytes: ...
+
+
+class Detokenizer:
+    """Joins the bytes of tokens and gives out whole characters.
+
+    A character that is not complete yet waits for its bytes; bytes that can become none are
+    U+FFFD. All pushes and the flush together are the whole answer decoded at once.
+    """
+
+    def __init__(self, tokenizer: Pieces, special: bool = False) -> None:
+        """special: show the text of control tokens."""
+        self._tokenizer = tokenizer
+        self._special = special
+        self._decoder = _Decoder("replace")
+
+    def push(self, id: int) -> str:
+        """The text that token `id` completes; may be empty."""
+        return self._decoder.decode(self._tokenizer.piece(id, self._special))
+
+    def flush(self) -> str:
+        """What still waits, as U+FFFD: no further byte will come. Then begins anew."""
+        rest = self._decoder.decode(b"", final=True)
+        self._decoder.reset()
+        return rest
