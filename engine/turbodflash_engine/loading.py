@@ -1,0 +1,186 @@
+"""From a file to a model that answers: read, plan, load, warm up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from threading import Lock
+
+from turbodflash_engine import plugins
+from turbodflash_engine.errors import BadModel, Unknown
+from turbodflash_engine.events import Progress
+from turbodflash_engine.gguf import GgufFile, open_gguf
+from turbodflash_engine.info import FILE_TYPES, ModelInfo
+from turbodflash_engine.layers.rope import RopeOverrides
+from turbodflash_engine.layers.tensors import Info, Tensors
+from turbodflash_engine.memory import Plan, free_bytes, plan_memory
+from turbodflash_engine.metadata import Metadata
+from turbodflash_engine.models._base import Architecture, CachePlan, Config, Model
+from turbodflash_engine.options import LoadOptions
+from turbodflash_engine.quant import WeightType, weight_type
+from turbodflash_engine.sampling.defaults import sample_defaults
+from turbodflash_engine.tokenizer import Tokenizer, load_tokenizer
+from turbodflash_engine.tokenizer.chat import ChatTemplate, template_source
+from turbodflash_kernels.device import KV_BYTES, Device, open_device
+
+Report = Callable[[Progress], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """All that a session needs."""
+
+    model: Model
+    tokenizer: Tokenizer
+    template: ChatTemplate
+    info: ModelInfo
+
+
+def load(options: LoadOptions, progress: Report | None = None) -> Loaded:
+    """Load what the options name.
+
+    Raises BadModel, BadUsage or DoesNotFit, before weights are read wherever that can be known.
+    `progress` is called from several threads, one at a time.
+    """
+    report = progress or (lambda event: None)
+    kv_bytes = (_kv_bytes(options.cache_type_k), _kv_bytes(options.cache_type_v))
+    with open_gguf(options.model) as file, ThreadPoolExecutor(1) as beside:
+        architecture = _architecture(file.metadata)
+        own_template = file.metadata.get("tokenizer.chat_template", "")
+        template_text = template_source(options.chat_template, own_template)
+        config: Config = architecture.read(file.metadata, _rope_overrides(options))
+        meter = _Meter(report, sum(info.nbytes for info in file.tensors.values()))
+        tensors = Tensors(file.tensors, str(file.path), _type_of, meter.add)
+        tensors.check(architecture.layout(config, tensors))
+        device = open_device(
+            options.device, options.threads, options.threads_batch, _Compiling(report)
+        )
+        plan = plan_memory(
+            config,
+            weights=tensors.weight_bytes(device.bytes_per_weight),
+            kv_bytes=kv_bytes,
+            context=options.context,
+            rows=min(options.batch, options.ubatch),
+            free=free_bytes(),
+        )
+        speech = beside.submit(_speech, file.metadata, template_text)
+        cache = CachePlan(plan.context, options.cache_type_k, options.cache_type_v)
+        model = architecture.build(config, tensors, device, cache)
+        tokenizer, template = speech.result()
+        _check_vocabulary(file, tokenizer, model)
+        info = _info(options, file, config, plan, device)
+    if options.warmup:
+        model([max(tokenizer.bos_id, 0)])
+        model.cache.truncate(0)
+    return Loaded(model, tokenizer, template, info)
+
+
+def _speech(meta: Metadata, template: str) -> tuple[Tokenizer, ChatTemplate]:
+    tokenizer = load_tokenizer(meta)
+    return tokenizer, ChatTemplate(template, tokenizer)
+
+
+def _check_vocabulary(file: GgufFile, tokenizer: Tokenizer, model: Model) -> None:
+    if tokenizer.vocab_size > model.vocabulary:
+        raise BadModel(
+            f"'{file.path}' has {tokenizer.vocab_size:,} tokens but logits for "
+            f"{model.vocabulary:,} only",
+            hint="get the model from another source, or convert it again",
+        )
+
+
+def _info(
+    options: LoadOptions, file: GgufFile, config: Config, plan: Plan, device: Device
+) -> ModelInfo:
+    meta = file.metadata
+    defaults, keys = sample_defaults(meta)
+    return ModelInfo(
+        name=meta.get("general.name", options.model.stem),
+        path=options.model,
+        architecture=meta.architecture,
+        file_type=_file_type(file),
+        file_bytes=file.nbytes,
+        parameters=sum(info.elements for info in file.tensors.values()),
+        layers=config.layers,
+        context=plan.context,
+        trained_context=config.context,
+        device=device.describe(),
+        cache_type_k=options.cache_type_k,
+        cache_type_v=options.cache_type_v,
+        has_template="tokenizer.chat_template" in meta,
+        sample_defaults=defaults,
+        sample_keys=keys,
+        memory=plan.memory,
+        notes=plan.notes,
+    )
+
+
+def _architecture(meta: Metadata) -> Architecture:
+    name = meta.architecture
+    try:
+        found: Architecture = plugins.find("models", name)
+    except Unknown:
+        raise BadModel(
+            f"architecture {name!r} is not supported",
+            hint=f"supported are: {', '.join(plugins.names('models'))}",
+        ) from None
+    return found
+
+
+def _rope_overrides(options: LoadOptions) -> RopeOverrides:
+    return RopeOverrides(
+        scaling=options.rope_scaling,
+        factor=options.rope_scale,
+        freq_base=options.rope_freq_base,
+        freq_scale=options.rope_freq_scale,
+        original_context=options.yarn_orig_ctx,
+    )
+
+
+def _kv_bytes(format: str) -> float:
+    if format not in KV_BYTES:
+        raise Unknown("cache type", format, tuple(KV_BYTES))
+    return KV_BYTES[format]
+
+
+def _type_of(info: Info) -> WeightType:
+    return weight_type(info.type, info.name)
+
+
+def _file_type(file: GgufFile) -> str:
+    """The mix of weight types by its name, or the type that most bytes are in."""
+    known = FILE_TYPES.get(file.metadata.get("general.file_type", -1))
+    if known:
+        return known
+    nbytes: dict[str, int] = {}
+    for info in file.tensors.values():
+        nbytes[info.type] = nbytes.get(info.type, 0) + info.nbytes
+    return max(nbytes, key=lambda name: nbytes[name])
+
+
+class _Meter:
+    """Counts bytes of the file and reports each hundredth."""
+
+    def __init__(self, report: Report, total: int) -> None:
+        self._report, self._total, self._lock = report, total, Lock()
+        self._done = 0
+        self._next = 0
+
+    def add(self, nbytes: int) -> None:
+        with self._lock:
+            self._done += nbytes
+            if self._done >= self._next:
+                self._next = self._done + self._total // 100
+                self._report(Progress("loading", self._done, self._total, "bytes"))
+
+
+class _Compiling:
+    """Counts kernels as they are compiled, which happens once on a machine."""
+
+    def __init__(self, report: Report) -> None:
+        self._report, self._count = report, 0
+
+    def __call__(self, kernel: str) -> None:
+        self._count += 1
+        self._report(Progress("compiling", self._count, 0, "kernels"))
