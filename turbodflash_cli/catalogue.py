@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 from turbodflash_engine import Unknown
@@ -55,9 +55,7 @@ class Catalogue:
     @cache
     def shipped() -> Catalogue:
         """The catalogue that comes with the program."""
-        return Catalogue.parse(
-            files("turbodflash_cli").joinpath("catalogue.json").read_text("utf-8")
-        )
+        return Catalogue.parse(Path(__file__).with_name("catalogue.json").read_text("utf-8"))
 
     @staticmethod
     def parse(text: str) -> Catalogue:

