@@ -1,0 +1,49 @@
+"""Scratch arrays that give their memory back when the last view of them is gone.
+
+Kernels run in the order in which they were recorded, so memory may be handed out again as soon as
+nothing that is still to be recorded can name it.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from turbodflash_kernels._cpu.team import aligned
+
+
+class _Loan:
+    """Lends a block to one array; numpy keeps it alive through the array and its slices."""
+
+    __slots__ = ("__array_interface__", "_block", "_free")
+
+    def __init__(self, block: NDArray[Any], size: int, free: list[NDArray[Any]]) -> None:
+        self._block, self._free = block, free
+        self.__array_interface__ = {**block[:size].__array_interface__}
+
+    def __del__(self) -> None:
+        self._free.append(self._block)
+
+
+class Arena:
+    """Blocks by size class, kept until the arena goes."""
+
+    def __init__(self) -> None:
+        self._free: dict[int, list[NDArray[Any]]] = {}
+        self.nbytes = 0
+
+    def take(self, shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
+        """An array whose contents nobody may rely on."""
+        dtype = np.dtype(dtype)
+        size = max(prod(shape) * dtype.itemsize, 1)
+        grain = max(1 << (size.bit_length() - 3), 64)  # at most a quarter of a block is unused
+        capacity = -(-size // grain) * grain
+        free = self._free.setdefault(capacity, [])
+        if not free:
+            free.append(aligned(capacity, np.uint8))
+            self.nbytes += capacity
+        loan = _Loan(free.pop(), prod(shape) * dtype.itemsize, free)
+        return np.asarray(loan).view(dtype).reshape(shape)

@@ -1,0 +1,168 @@
+"""The CPU device: ops record kernel calls on a tape; the team plays it when somebody reads."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, ClassVar, TypeVar
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from turbodflash_kernels._cpu import kv, layout, weight
+from turbodflash_kernels._cpu.arena import Arena
+from turbodflash_kernels._cpu.library import Compiling, Library
+from turbodflash_kernels._cpu.team import RECORD_WORDS, Team, address, aligned
+from turbodflash_kernels.device import Device
+from turbodflash_kernels.op import Part
+from turbodflash_kernels.planar import Format
+
+T = TypeVar("T")
+
+MANY_ROWS = 16  # from here on a pass counts as a prompt: other task shapes, other thread count
+
+
+class CpuDevice(Device):
+    """Kernels compiled by Numba, on a team of threads.
+
+    threads: for passes of few rows; threads_batch: for prompts; 0 means all usable cores.
+    """
+
+    name: ClassVar[str] = "cpu"
+    implementations: ClassVar[tuple[str, ...]] = ("launch",)
+
+    def __init__(
+        self, threads: int = 0, threads_batch: int = 0, compiling: Compiling | None = None
+    ) -> None:
+        self.threads = threads or usable_cores()
+        self.threads_batch = threads_batch or self.threads
+        self.library = Library(compiling)
+        self.isa = self.library.isa
+        self._team = Team(max(self.threads, self.threads_batch), self.library)
+        self._arena = Arena()
+        self._records: list[int] = []
+        self._kept: list[Any] = []
+        self._many = False
+        self._memo: dict[Any, Any] = {}
+
+    def describe(self) -> str:
+        batch = f" ({self.threads_batch} for prompts)" * (self.threads_batch != self.threads)
+        return f"cpu {self.isa}, {self.threads} threads{batch}"
+
+    # -- memory ----------------------------------------------------------------------------------
+
+    def empty(self, shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
+        array = aligned(int(np.prod(shape)), dtype).reshape(shape)
+        return self._poisoned(array)
+
+    def scratch(self, shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
+        """For results of ops: the memory returns to the device with the last view of it."""
+        return self._poisoned(self._arena.take(shape, dtype))
+
+    @property
+    def scratch_bytes(self) -> int:
+        return self._arena.nbytes
+
+    def _poisoned(self, array: NDArray[Any]) -> NDArray[Any]:
+        if self.poison and array.dtype.kind == "f":
+            self.flush()  # what was recorded may still read this memory under another name
+            array.fill(np.nan)
+        return array
+
+    def upload(self, values: NDArray[Any]) -> NDArray[Any]:
+        array = aligned(values.size, values.dtype).reshape(values.shape)
+        np.copyto(array, values)
+        return array
+
+    def read(self, array: NDArray[Any]) -> NDArray[Any]:
+        self.flush()
+        return array
+
+    def pack(self, parts: Sequence[Part], cols: int) -> weight.CpuWeight:
+        return weight.pack(parts, cols, self.library, self.threads_batch)
+
+    def bytes_per_weight(self, format: Format) -> float:
+        cols = 256
+        return layout.tile_bytes(format, cols) / (layout.TILE * cols)
+
+    def kv(
+        self,
+        format_k: str,
+        format_v: str,
+        positions: int,
+        kv_heads: int,
+        head_dim_k: int,
+        head_dim_v: int,
+    ) -> kv.CpuKV:
+        return kv.make(
+            format_k, format_v, positions, kv_heads, head_dim_k, head_dim_v, self.flush
+        )
+
+    # -- recording -------------------------------------------------------------------------------
+
+    def kernel(self, op: str, name: str, *spec: Any) -> int:
+        """The address of a kernel of an op's cpu.py."""
+        return self.library.address(f"{op}.cpu", name, *spec)
+
+    def record(self, kernel: int, tasks: int, *words: int, rows: int) -> None:
+        """Call the kernel for tasks 0..tasks-1 with these words, after all that came before."""
+        padding = RECORD_WORDS - 2 - len(words)
+        self._records += (kernel, tasks, *words, *(0,) * padding)
+        self._many = self._many or rows > MANY_ROWS
+
+    def keep(self, *arrays: Any) -> None:
+        """Hold on to arrays that the tape being recorded names by address."""
+        self._kept += arrays
+
+    def once(self, key: Any, make: Callable[[], T]) -> T:
+        """The result of make(), shared by all ops of the tape being recorded that ask for key."""
+        if key not in self._memo:
+            self._memo[key] = make()
+        return self._memo[key]  # type: ignore[no-any-return]
+
+    def flush(self) -> None:
+        """Do what was recorded."""
+        if self._records:
+            tape, many, _ = self._take()
+            self._play(tape, many)
+
+    def capture(self, step: Callable[[], T]) -> Callable[[], T]:
+        with self._fresh_tape():
+            result = step()
+            tape, many, kept = self._take()
+
+        def run() -> T:
+            assert kept is not None
+            self.flush()
+            self._play(tape, many)
+            return result
+
+        return run
+
+    @contextmanager
+    def _fresh_tape(self) -> Iterator[None]:
+        self.flush()
+        try:
+            yield
+        finally:
+            self._take()  # an op that failed leaves nothing half recorded
+
+    def _take(self) -> tuple[NDArray[np.int64], bool, list[Any]]:
+        tape = np.array(self._records, np.int64).reshape(-1, RECORD_WORDS)
+        taken = tape, self._many, self._kept
+        self._records, self._many, self._kept, self._memo = [], False, [], {}
+        return taken
+
+    def _play(self, tape: NDArray[np.int64], many: bool) -> None:
+        self._team.run(tape, self.threads_batch if many else self.threads)
+
+
+def usable_cores() -> int:
+    """Cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+__all__ = ["MANY_ROWS", "CpuDevice", "address"]

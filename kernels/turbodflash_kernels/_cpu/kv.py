@@ -1,0 +1,68 @@
+"""Keys and values of one layer, laid out for sixteen lanes.
+
+K: [kv_heads, positions / 16, head_dim, 16], so that the scores of sixteen keys come in one vector.
+V: [kv_heads, positions, head_dim]. Both in chunks of 128 positions, the unit of attention.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from turbodflash_kernels._cpu.team import aligned
+from turbodflash_kernels.errors import NoKernel
+
+CHUNK = 128
+TYPES = {"f32": np.float32, "f16": np.float16}
+
+
+@dataclass(frozen=True, slots=True)
+class CpuKV:
+    format_k: str
+    format_v: str
+    k: NDArray[Any]  # [kv_heads, positions / 16, head_dim, 16]
+    v: NDArray[Any]  # [kv_heads, positions, head_dim]
+    flush: Callable[[], None]
+
+    @property
+    def nbytes(self) -> int:
+        return self.k.nbytes + self.v.nbytes
+
+    @property
+    def positions(self) -> int:
+        return self.v.shape[1]
+
+    def read(self, start: int, stop: int) -> tuple[NDArray[Any], NDArray[Any]]:
+        """K and V of positions start..stop-1, each [stop - start, kv_heads, head_dim]."""
+        self.flush()
+        heads, blocks, head_dim, lanes = self.k.shape
+        k = self.k.transpose(1, 3, 0, 2).reshape(blocks * lanes, heads, head_dim)
+        return k[start:stop].copy(), self.v.transpose(1, 0, 2)[start:stop].copy()
+
+
+def make(
+    format_k: str,
+    format_v: str,
+    positions: int,
+    kv_heads: int,
+    head_dim_k: int,
+    head_dim_v: int,
+    flush: Callable[[], None],
+) -> CpuKV:
+    for name in (format_k, format_v):
+        if name not in TYPES:
+            raise NoKernel(f"the CPU has no cache type {name!r}; it has: {', '.join(TYPES)}")
+    room = -(-positions // CHUNK) * CHUNK
+    k = aligned(kv_heads * room * head_dim_k, TYPES[format_k])
+    v = aligned(kv_heads * room * head_dim_v, TYPES[format_v])
+    return CpuKV(
+        format_k,
+        format_v,
+        k.reshape(kv_heads, room // 16, head_dim_k, 16),
+        v.reshape(kv_heads, room, head_dim_v),
+        flush,
+    )

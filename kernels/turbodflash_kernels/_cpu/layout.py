@@ -1,0 +1,54 @@
+"""How a planar matrix lies in memory on a CPU.
+
+Sixteen output rows form a tile; a tile is one stream of blocks of 32 inputs. In a block, step s
+holds the codes of inputs 4s..4s+3 of all sixteen rows: 64 codes, row-major. Codes are split into
+bit planes (6 bits: 4 + 2); a plane of p bits packs the eight steps into p vectors of 64 bytes,
+step s in vector s % p at bit p * (s // p). After the planes come the block's scales, then its
+minima: sixteen lanes each, f16, or int8 when two-level; then each super-block of 256 inputs starts
+with sixteen f16 scales (and minima). Dense formats: input by input, sixteen values.
+"""
+
+from __future__ import annotations
+
+from turbodflash_kernels.planar import SUPER_BLOCK, Format
+
+TILE = 16
+BLOCK = 32
+STEPS = 8
+PLANES = {2: (2,), 3: (2, 1), 4: (4,), 5: (4, 1), 6: (4, 2), 8: (8,)}
+DENSE_BYTES = {"f32": 4, "f16": 2, "bf16": 2}
+
+
+def code_bytes(fmt: Format) -> int:
+    """Bytes of the bit planes of one block."""
+    return TILE * BLOCK * fmt.bits // 8
+
+
+def factor_bytes(fmt: Format) -> int:
+    """Bytes of one set of sixteen block scales (or minima)."""
+    return TILE * (1 if fmt.two_level else 2)
+
+
+def block_bytes(fmt: Format) -> int:
+    sets = (BLOCK // fmt.block) * (2 if fmt.affine else 1)
+    return code_bytes(fmt) + sets * factor_bytes(fmt)
+
+
+def header_bytes(fmt: Format) -> int:
+    """Bytes before the blocks of a super-block."""
+    return TILE * 2 * (2 if fmt.affine else 1) if fmt.two_level else 0
+
+
+def tile_bytes(fmt: Format, cols: int) -> int:
+    if fmt.dense:
+        return TILE * cols * DENSE_BYTES[fmt.dense]
+    supers = cols // SUPER_BLOCK if fmt.two_level else 0
+    return cols // BLOCK * block_bytes(fmt) + supers * header_bytes(fmt)
+
+
+def spec_name(fmt: Format) -> str:
+    """A name for a format, as part of a kernel's name."""
+    if fmt.dense:
+        return fmt.dense
+    kind = "table" if fmt.table else f"zero{fmt.zero}" if not fmt.affine else "affine"
+    return f"b{fmt.bits}_{kind}_{fmt.block}" + ("_two" if fmt.two_level else "")

@@ -1,0 +1,137 @@
+"""Machine code of kernels: compiled at most once on a machine, then loaded from a file.
+
+Loading needs LLVM but not Numba, which costs a third of a second to import. The cache folder's
+name carries a hash of this package's source, of the processor and of the tools' versions.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import os
+import platform
+import sys
+import tempfile
+from collections.abc import Callable, Hashable
+from functools import cache, cached_property
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import llvmlite
+import llvmlite.binding as llvm
+
+from turbodflash_kernels._cpu import isa
+
+Compiling = Callable[[str], None]
+
+
+def cache_root() -> Path:
+    """Where files that can be made again belong, on this system."""
+    if root := os.environ.get("TURBODFLASH_CACHE"):
+        return Path(root)
+    if sys.platform == "win32":
+        base = Path(os.environ.get("LOCALAPPDATA", "~/AppData/Local"))
+    elif sys.platform == "darwin":
+        base = Path("~/Library/Caches")
+    else:
+        base = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache")
+    return base.expanduser() / "turbodflash"
+
+
+class Library:
+    """Kernels of one instruction set, by name.
+
+    `compiling` is called with a kernel's name before it is compiled.
+    """
+
+    def __init__(self, compiling: Compiling | None = None) -> None:
+        self.isa = isa.choose()
+        self.compiling = compiling
+
+    @cached_property
+    def folder(self) -> Path:
+        return cache_root() / "kernels" / _fingerprint(self.isa)
+
+    def address(self, module: str, name: str, *spec: Hashable) -> int:
+        """The address of kernel `name` of `turbodflash_kernels.<module>`.
+
+        module.build(name, *spec) must return its Python source function.
+        """
+        key = f"{module}.{name}({', '.join(map(repr, spec))})"
+        digest = hashlib.sha256(f"{self.isa} {key}".encode()).hexdigest()[:12]
+        symbol = f"turbodflash_{name}_{digest}"
+        if symbol not in _linked:
+            _linked[symbol] = _link(symbol, self._object(symbol, module, name, spec))
+        return _linked[symbol]
+
+    def function(self, arguments: int, module: str, name: str, *spec: Hashable) -> Any:
+        """The kernel as a callable of int64 arguments; the interpreter lock is released in it."""
+        kind = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * arguments)
+        return kind(self.address(module, name, *spec))
+
+    def _object(self, symbol: str, module: str, name: str, spec: tuple[Hashable, ...]) -> bytes:
+        path = self.folder / f"{symbol}.o"
+        try:
+            return path.read_bytes()
+        except OSError:
+            pass
+        if self.compiling:
+            self.compiling(name)
+        from turbodflash_kernels._cpu.build import compile_object
+
+        source = import_module(f"turbodflash_kernels.{module}")
+        code = compile_object(source.build(name, *spec), symbol)
+        _write_whole(path, code)
+        return code
+
+
+_linked: dict[str, int] = {}
+"""Symbol -> address, for the life of the process."""
+
+
+@cache
+def _linker() -> Any:
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    machine = llvm.Target.from_default_triple().create_target_machine(
+        codemodel="jitdefault", jit=True
+    )
+    return _immortal(llvm.create_lljit_compiler(target_machine=machine, use_jit_link=False))
+
+
+def _link(symbol: str, code: bytes) -> int:
+    builder = llvm.JITLibraryBuilder().add_object_img(code).add_current_process()
+    tracker = _immortal(builder.export_symbol(symbol).link(_linker(), symbol))
+    return int(tracker[symbol])
+
+
+def _immortal(thing: Any) -> Any:
+    """Never freed: a thread may be inside this machine code while the interpreter shuts down."""
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(thing))
+    return thing
+
+
+def _fingerprint(level: str) -> str:
+    """Everything that decides what the machine code is."""
+    digest = hashlib.sha256()
+    package = Path(__file__).parents[1]
+    for path in sorted(package.rglob("*.py")):
+        if path.name == "cpu.py" or path.parent.name == "_cpu" or path.parent == package:
+            digest.update(path.read_bytes())
+    features = llvm.get_host_cpu_features().flatten()
+    tools = f"{llvmlite.__version__} {platform.machine()} {sys.platform} {sys.version_info[:2]}"
+    for text in (llvm.get_host_cpu_name(), features, tools):
+        digest.update(text.encode())
+    return f"{level}-{digest.hexdigest()[:16]}"
+
+
+def _write_whole(path: Path, data: bytes) -> None:
+    """Keep the file if that is possible; readers never see half of it."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
+            file.write(data)
+        os.replace(file.name, path)
+    except OSError:
+        return  # a read-only home costs a compilation at every start, nothing else

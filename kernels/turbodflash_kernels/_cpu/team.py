@@ -1,0 +1,113 @@
+"""A team of threads that plays tapes: lists of kernel calls with a barrier after each.
+
+Between tapes the others spin for a few milliseconds, so that a token's three hundred kernels cost
+no system call; then they sleep, so that an idle chat costs no processor time.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+import threading
+import weakref
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from turbodflash_kernels._cpu.library import Library
+
+SCRATCH_BYTES = 1 << 20
+PATIENCE = 60_000  # spins before a thread sleeps: two to four milliseconds
+
+# byte offsets and sizes shared with team_kernels.py
+EPOCH, TAPE, RECORDS, ACTIVE, SCRATCH, SCRATCH_EACH, YIELD = 0, 64, 72, 80, 88, 96, 104
+THREADS = 320
+RECORD_WORDS = 24
+
+
+def aligned(count: int, dtype: Any, alignment: int = 64) -> NDArray[Any]:
+    """Zeros that start on a cache line (untouched memory: the system gives it on first use)."""
+    size = count * np.dtype(dtype).itemsize
+    block = np.zeros(size + alignment, np.uint8)
+    start = -address(block) % alignment
+    return block[start : start + size].view(dtype)
+
+
+def address(array: NDArray[Any]) -> int:
+    return array.__array_interface__["data"][0]  # type: ignore[no-any-return]
+
+
+class Team:
+    """`threads` threads, the caller's included."""
+
+    def __init__(self, threads: int, library: Library) -> None:
+        self.threads = threads
+        self._shared = aligned((THREADS + 64 * threads) // 8, np.int64)
+        self._scratch = aligned(threads * SCRATCH_BYTES, np.uint8)
+        self._base = address(self._shared)
+        self._put(SCRATCH, address(self._scratch))
+        self._put(SCRATCH_EACH, SCRATCH_BYTES)
+        self._put(YIELD, _yield_address())
+        self._play = library.function(2, "_cpu.team_kernels", "play")
+        self._wake = [threading.Event() for _ in range(threads)]
+        if threads > 1:
+            stand_by = library.function(3, "_cpu.team_kernels", "stand_by")
+            for thread in range(1, threads):
+                threading.Thread(
+                    target=_serve,
+                    args=(self._shared, stand_by, thread, self._wake[thread]),
+                    name=f"turbodflash-{thread}",
+                    daemon=True,
+                ).start()
+        weakref.finalize(self, _dismiss, self._shared, self._wake)
+
+    def run(self, tape: NDArray[np.int64], threads: int) -> None:
+        """Play a tape [records, RECORD_WORDS] with that many threads; returns when all is done."""
+        self._put(TAPE, address(tape))
+        self._put(RECORDS, len(tape))
+        self._put(ACTIVE, min(threads, self.threads))
+        self._put(EPOCH, self._get(EPOCH) + 1)
+        _wake_parked(self._shared, self._wake)
+        self._play(self._base, 0)
+
+    def _put(self, offset: int, value: int) -> None:
+        self._shared[offset // 8] = value
+
+    def _get(self, offset: int) -> int:
+        return int(self._shared[offset // 8])
+
+
+def _wake_parked(shared: NDArray[np.int64], wake: list[threading.Event]) -> None:
+    for thread in range(1, len(wake)):
+        if shared[(THREADS + 64 * thread) // 8]:
+            wake[thread].set()
+
+
+def _serve(
+    shared: NDArray[np.int64], stand_by: Any, thread: int, wake: threading.Event
+) -> None:
+    """The life of a helping thread. It must not keep the team alive."""
+    base, parked = address(shared), (THREADS + 64 * thread) // 8
+    while shared[RECORDS // 8] >= 0:
+        stand_by(base, thread, PATIENCE)
+        if shared[parked]:
+            wake.wait()
+            wake.clear()
+            shared[parked] = 0
+
+
+def _dismiss(shared: NDArray[np.int64], wake: list[threading.Event]) -> None:
+    shared[RECORDS // 8] = -1
+    shared[EPOCH // 8] += 1
+    for event in wake:
+        event.set()
+
+
+def _yield_address() -> int:
+    """The system's "let another thread have this core"."""
+    if sys.platform == "win32":
+        function = ctypes.windll.kernel32.SwitchToThread
+    else:
+        function = ctypes.CDLL(None).sched_yield
+    return ctypes.cast(function, ctypes.c_void_p).value or 0

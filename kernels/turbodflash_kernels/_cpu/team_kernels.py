@@ -1,0 +1,102 @@
+"""The thread team's own kernels: play a tape, wait for the next one.
+
+Shared words (int64, each group on a cache line of its own; byte offsets):
+0 epoch · 64 tape · 72 records · 80 active threads · 88 scratch · 96 scratch bytes a
+thread · 104 the system's function that gives the core away
+128 next task · 192 arrived · 256 generation · 320 + 64 t: parked, seen of thread t
+"""
+
+from __future__ import annotations
+
+import numba
+
+from turbodflash_kernels._cpu.simd import (
+    call_kernel,
+    call_system,
+    fetch_add,
+    load_acquire,
+    load_i64,
+    pause,
+    store_i64,
+    store_release,
+)
+
+EPOCH, TAPE, RECORDS, ACTIVE, SCRATCH, SCRATCH_BYTES, YIELD = 0, 64, 72, 80, 88, 96, 104
+NEXT_TASK, ARRIVED, GENERATION, THREADS = 128, 192, 256, 320
+RECORD_WORDS = 24
+RECORD_BYTES = 8 * RECORD_WORDS
+SPINS_BETWEEN_YIELDS = 256
+
+inline = numba.njit(error_model="numpy")
+
+
+@inline
+def _wait_for_all(shared, active):
+    """The last to arrive opens the next record; results of this one are visible to all then."""
+    generation = load_acquire(shared + GENERATION)
+    if fetch_add(shared + ARRIVED, 1) == active - 1:
+        store_i64(shared + ARRIVED, 0)
+        store_i64(shared + NEXT_TASK, 0)
+        store_release(shared + GENERATION, generation + 1)
+        return
+    spins = 0
+    while load_acquire(shared + GENERATION) == generation:
+        pause(0)
+        spins += 1
+        if spins % SPINS_BETWEEN_YIELDS == 0:
+            call_system(load_i64(shared + YIELD))
+
+
+@inline
+def _play(shared, thread):
+    tape, active = load_i64(shared + TAPE), load_i64(shared + ACTIVE)
+    scratch = load_i64(shared + SCRATCH) + thread * load_i64(shared + SCRATCH_BYTES)
+    for i in range(load_i64(shared + RECORDS)):
+        record = tape + i * RECORD_BYTES
+        kernel, tasks = load_i64(record), load_i64(record + 8)
+        if active == 1:
+            for task in range(tasks):
+                call_kernel(kernel, record + 16, task, scratch)
+            continue
+        task = fetch_add(shared + NEXT_TASK, 1)
+        while task < tasks:
+            call_kernel(kernel, record + 16, task, scratch)
+            task = fetch_add(shared + NEXT_TASK, 1)
+        _wait_for_all(shared, active)
+
+
+def play(shared, thread):
+    """Take part in the tape that the shared words describe."""
+    _play(shared, thread)
+
+
+def stand_by(shared, thread, patience):
+    """Play tapes as they come; return when none came for `patience` spins, with `parked` set."""
+    mine = shared + THREADS + 64 * thread
+    seen = load_i64(mine + 8)
+    spins = 0
+    while True:
+        epoch = load_acquire(shared + EPOCH)
+        if epoch != seen:
+            seen = epoch
+            store_i64(mine + 8, seen)
+            if load_i64(shared + RECORDS) < 0:
+                return
+            if thread < load_i64(shared + ACTIVE):
+                _play(shared, thread)
+            spins = 0
+            continue
+        pause(0)
+        spins += 1
+        if spins % SPINS_BETWEEN_YIELDS == 0:
+            call_system(load_i64(shared + YIELD))
+        if spins > patience:
+            store_release(mine, 1)
+            if load_acquire(shared + EPOCH) == seen:
+                return
+            store_release(mine, 0)
+            spins = 0
+
+
+def build(name):
+    return {"play": play, "stand_by": stand_by}[name]

@@ -1,0 +1,38 @@
+"""How `embed` is recorded on the CPU device."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+
+import numpy as np
+
+from turbodflash_kernels._cpu.device import CpuDevice
+from turbodflash_kernels._cpu.team import address
+from turbodflash_kernels._cpu.weight import CpuWeight
+from turbodflash_kernels.op import Array
+
+
+def refuse(device: CpuDevice, *, table: CpuWeight, scale: float) -> str | None:
+    if len(table.parts) != 1:
+        return f"the table has {len(table.parts)} parts of different formats"
+    return None
+
+
+def bind(device: CpuDevice, *, table: CpuWeight, scale: float) -> Callable[[Array], Array]:
+    part = table.parts[0]
+    if part.format.dense:
+        kernel = device.kernel("embed", "rows_dense", part.format.dense)
+    else:
+        kernel = device.kernel("embed", "rows", part.format)
+    scale_bits = int(struct.unpack("<I", struct.pack("<f", scale))[0])
+
+    def embed(tokens: Array) -> Array:
+        n = len(tokens)
+        out = device.scratch((n, part.cols), np.float32)
+        device.keep(tokens, part.tiles)
+        words = (address(tokens), address(part.tiles), part.cols, scale_bits)
+        device.record(kernel, n, *words, address(out), out.strides[0], rows=n)
+        return out
+
+    return embed

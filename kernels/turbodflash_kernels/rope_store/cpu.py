@@ -1,0 +1,119 @@
+"""Kernels of `rope_store` for Numba."""
+
+from __future__ import annotations
+
+import math
+
+import numba
+import numpy as np
+
+from turbodflash_kernels._cpu.simd import (
+    load_f32,
+    load_i32,
+    load_i64,
+    store_f16,
+    store_f32,
+    vload,
+    vstore,
+    vstore_f16,
+)
+
+inline = numba.njit(error_model="numpy")
+
+
+def build(name, *spec):
+    return {"angles": angles, "rotate": rotate}[name](*spec)
+
+
+def angles():
+    """words: positions, n, inv_freq, half, magnitude_bits, out [n, 2, half]: cosines, then sines."""
+
+    def kernel(args, task, scratch):
+        position = load_i32(load_i64(args) + 4 * task)
+        inv_freq, half = load_i64(args + 16), load_i64(args + 24)
+        magnitude = load_f32(args + 32)
+        cos = load_i64(args + 40) + task * 8 * half
+        for i in range(half):
+            # the product in double: a float32 angle is off by 1e-3 at position 20,000
+            angle = np.float64(position) * np.float64(load_f32(inv_freq + 4 * i))
+            store_f32(cos + 4 * i, np.float32(math.cos(angle)) * magnitude)
+            store_f32(cos + 4 * (half + i), np.float32(math.sin(angle)) * magnitude)
+
+    return kernel
+
+
+def rotate(kind: str, format_k: str, format_v: str):
+    """words: qkv, stride, positions, n, heads, kv_heads, head_dim, n_rot, angles, q, q_stride,
+    k, k_head_bytes, v, v_head_bytes, rows_per_task. K and V as in _cpu/kv.py.
+    """
+    adjacent, wide_k, wide_v = kind == "norm", format_k == "f32", format_v == "f32"
+    k_size, v_size = (4 if wide_k else 2), (4 if wide_v else 2)
+
+    @inline
+    def put_k(at, value):
+        if wide_k:
+            store_f32(at, value)
+        else:
+            store_f16(at, value)
+
+    @inline
+    def rotate_head(x, cos, n_rot, head_dim, to, step, is_key):
+        half = n_rot // 2
+        for i in range(half):
+            first, second = (2 * i, 2 * i + 1) if adjacent else (i, i + half)
+            a, b = load_f32(x + 4 * first), load_f32(x + 4 * second)
+            c, s = load_f32(cos + 4 * i), load_f32(cos + 4 * (half + i))
+            low, high = a * c - b * s, a * s + b * c
+            if is_key:
+                put_k(to + first * step, low)
+                put_k(to + second * step, high)
+            else:
+                store_f32(to + first * step, low)
+                store_f32(to + second * step, high)
+        for i in range(n_rot, head_dim):
+            if is_key:
+                put_k(to + i * step, load_f32(x + 4 * i))
+            else:
+                store_f32(to + i * step, load_f32(x + 4 * i))
+
+    @inline
+    def store_values(x, head_dim, to):
+        rest = head_dim % 16
+        for i in range(0, head_dim - rest, 16):
+            if wide_v:
+                vstore(to + 4 * i, vload(x + 4 * i))
+            else:
+                vstore_f16(to + 2 * i, vload(x + 4 * i))
+        for i in range(head_dim - rest, head_dim):
+            if wide_v:
+                store_f32(to + 4 * i, load_f32(x + 4 * i))
+            else:
+                store_f16(to + 2 * i, load_f32(x + 4 * i))
+
+    def kernel(args, task, scratch):
+        heads, kv_heads, head_dim, n_rot = (
+            load_i64(args + 32),
+            load_i64(args + 40),
+            load_i64(args + 48),
+            load_i64(args + 56),
+        )
+        first = task * load_i64(args + 120)
+        last = min(first + load_i64(args + 120), load_i64(args + 24))
+        for row in range(first, last):
+            position = load_i32(load_i64(args + 16) + 4 * row)
+            cos = load_i64(args + 64) + row * 4 * n_rot
+            x = load_i64(args) + row * load_i64(args + 8)
+            q = load_i64(args + 72) + row * load_i64(args + 80)
+            for head in range(heads):
+                at = 4 * head * head_dim
+                rotate_head(x + at, cos, n_rot, head_dim, q + at, 4, False)
+            keys, values = x + 4 * heads * head_dim, x + 4 * (heads + kv_heads) * head_dim
+            k = load_i64(args + 88) + (position // 16 * head_dim * 16 + position % 16) * k_size
+            v = load_i64(args + 104) + position * head_dim * v_size
+            for head in range(kv_heads):
+                at = 4 * head * head_dim
+                to = k + head * load_i64(args + 96)
+                rotate_head(keys + at, cos, n_rot, head_dim, to, 16 * k_size, True)
+                store_values(values + at, head_dim, v + head * load_i64(args + 112))
+
+    return kernel

@@ -1,0 +1,62 @@
+"""How `rope_store` is recorded on the CPU device."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+
+import numpy as np
+
+from turbodflash_kernels._cpu.device import CpuDevice
+from turbodflash_kernels._cpu.kv import CpuKV
+from turbodflash_kernels._cpu.team import address
+from turbodflash_kernels.op import Array, Rope
+
+ROWS_PER_TASK = 8
+
+
+def refuse(
+    device: CpuDevice, *, kv: CpuKV, heads: int, kv_heads: int, head_dim: int, rope: Rope
+) -> str | None:
+    if rope.n_rot % 2 or rope.n_rot > head_dim:
+        return f"{rope.n_rot} rotated elements do not fit heads of {head_dim}"
+    return None
+
+
+def bind(
+    device: CpuDevice, *, kv: CpuKV, heads: int, kv_heads: int, head_dim: int, rope: Rope
+) -> Callable[[Array, Array], Array]:
+    angles = device.kernel("rope_store", "angles")
+    rotate = device.kernel("rope_store", "rotate", rope.kind, kv.format_k, kv.format_v)
+    inv_freq = device.upload(np.asarray(rope.inv_freq, np.float32))
+    magnitude = int(struct.unpack("<I", struct.pack("<f", rope.magnitude))[0])
+    half = rope.n_rot // 2
+    same_angles = (inv_freq.tobytes(), magnitude)
+
+    def angles_of(positions: Array) -> Array:
+        n = len(positions)
+        out = device.scratch((n, 2, half), np.float32)
+        words = (address(positions), n, address(inv_freq), half, magnitude, address(out))
+        device.keep(positions, inv_freq)
+        device.record(angles, n, *words, rows=n)
+        return out
+
+    def rope_store(qkv: Array, positions: Array) -> Array:
+        n = len(qkv)
+        key = ("angles", address(positions), n, same_angles)
+        table = device.once(key, lambda: angles_of(positions))
+        q = device.scratch((n, heads * head_dim), np.float32)
+        device.keep(qkv, positions, kv)
+        device.record(
+            rotate,
+            -(-n // ROWS_PER_TASK),
+            *(address(qkv), qkv.strides[0], address(positions), n),
+            *(heads, kv_heads, head_dim, rope.n_rot, address(table)),
+            *(address(q), q.strides[0]),
+            *(address(kv.k), kv.k.strides[0], address(kv.v), kv.v.strides[0]),
+            ROWS_PER_TASK,
+            rows=n,
+        )
+        return q
+
+    return rope_store
