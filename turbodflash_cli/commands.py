@@ -1,0 +1,195 @@
+"""Between typer and the option groups: a command takes whole groups, typer sees single options."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import fields, is_dataclass
+from functools import wraps
+from inspect import Parameter, Signature, signature
+from typing import Annotated, Any, get_type_hints
+
+import typer
+from typer.core import TyperCommand, TyperGroup, TyperOption
+
+from turbodflash_cli.flags import Flag, flags_of
+from turbodflash_cli.flags.values import on_off
+from turbodflash_cli.help import (
+    write_commands,
+    write_examples,
+    write_options,
+    write_others,
+    write_usage,
+)
+from turbodflash_cli.terminal import Terminal
+from turbodflash_engine import BadUsage, TurbodflashError
+
+Command = Callable[..., Any]
+
+
+class ClosedPipe(TurbodflashError):
+    """Whoever read our output has left; there is nobody to tell."""
+
+    exit_code = 141
+
+
+def flagged(command: Command) -> Command:
+    """Make a function that takes option groups into one that typer can read.
+
+    A parameter typed as a group is filled from its options, one typed `Terminal` with the terminal
+    of this run; all others are typer's own.
+    """
+    hints = get_type_hints(command, include_extras=True)
+    hints.pop("return", None)
+    groups = {name: hint for name, hint in hints.items() if _is_group(hint)}
+    plain = {n: p for n, p in signature(command).parameters.items() if n not in groups}
+
+    @wraps(command)
+    def spread(typer_context: typer.Context, **values: Any) -> Any:
+        for name, group in groups.items():
+            values[name] = group(**{each.name: values.pop(each.name) for each in fields(group)})
+        values |= {name: typer_context.obj for name in plain if hints[name] is Terminal}
+        values |= {name: typer_context for name in plain if hints[name] is typer.Context}
+        try:
+            return command(**values)
+        except BrokenPipeError as error:
+            raise ClosedPipe("the reader of the output closed it") from error
+
+    parameters = [Parameter("typer_context", Parameter.KEYWORD_ONLY, annotation=typer.Context)]
+    for name, parameter in plain.items():
+        if hints[name] not in (Terminal, typer.Context):
+            parameters.append(
+                parameter.replace(annotation=hints[name], kind=Parameter.KEYWORD_ONLY)
+            )
+    for group in groups.values():
+        parameters.extend(_parameters(group))
+    flags = {name: flag for group in groups.values() for name, flag in flags_of(group)}
+    vars(spread).update(
+        __signature__=Signature(parameters),
+        __annotations__={each.name: each.annotation for each in parameters},
+        groups=tuple(groups.values()),
+        flags=flags,
+    )
+    return spread
+
+
+def _is_group(hint: Any) -> bool:
+    return isinstance(hint, type) and is_dataclass(hint)
+
+
+def _parameters(group: type) -> Iterator[Parameter]:
+    """What typer shall know of a group: spellings and shape; values are read by the flag itself."""
+    defaults = {each.name: each.default for each in fields(group)}
+    for name, flag in flags_of(group):
+        if flag.many:
+            shape: Any = list[str] | None
+        else:
+            shape = str | None if flag.takes_value else bool | None
+        option = typer.Option(
+            "/".join((flag.canonical, flag.canonical_off)) if flag.off else flag.canonical,
+            envvar=flag.env or None,
+            metavar=flag.metavar or None,
+            help=flag.help,
+            autocompletion=_completion(flag),
+        )
+        yield Parameter(
+            name,
+            Parameter.KEYWORD_ONLY,
+            default=defaults[name] or None if flag.many else defaults[name],
+            annotation=Annotated[shape, option],
+        )
+
+
+def _completion(flag: Flag) -> Callable[[], list[str]] | None:
+    return (lambda: list(flag.choices)) if flag.choices else None
+
+
+class FlagOption(TyperOption):
+    """An option whose value is read by its flag: errors are sentences, and nothing heavy loads."""
+
+    flag: Flag | None = None
+
+    def process_value(self, ctx: Any, value: Any) -> Any:
+        """The typed value; `value` is what was written, or the default."""
+        if self.flag is None:
+            return self.callback(ctx, self, value) if self.callback else value
+        source = str(getattr(ctx.get_parameter_source(self.name), "name", ""))
+        variable = self.flag.env
+        if source == "COMMANDLINE" and os.environ.get(variable):
+            ctx.obj.warn(
+                f"{variable} environment variable is set, but will be overwritten by "
+                f"command line argument {self.flag.names[0]}"
+            )
+        try:
+            return _read(self.flag, value)
+        except BadUsage as error:
+            if source != "ENVIRONMENT":
+                raise
+            error.hint = f"the value comes from the environment variable {variable}"
+            raise
+
+    def resolve_envvar_value(self, ctx: Any) -> str | None:
+        """The variable's value; of a pair, `LLAMA_ARG_NO_X` alone switches off."""
+        if ctx.parent is None and ctx.meta.get("command"):
+            return None  # the options of a command are its own affair
+        if self.flag is not None and self.flag.off and self.flag.env:
+            negative = self.flag.env.replace("LLAMA_ARG_", "LLAMA_ARG_NO_", 1)
+            if negative in os.environ:
+                return "off"
+        return super().resolve_envvar_value(ctx)
+
+
+def _read(flag: Flag, value: Any) -> Any:
+    name = flag.names[0]
+    if flag.many:
+        return tuple(flag.parse(name, each) for each in value or ())
+    if isinstance(value, str):
+        return flag.parse(name, value) if flag.takes_value else on_off(name, value)
+    return value
+
+
+def _adopt(command: TyperCommand | TyperGroup) -> None:
+    """Let every option of a command be read by its flag."""
+    flags: dict[str, Flag] = getattr(command.callback, "flags", {})
+    for option in command.params:
+        if isinstance(option, TyperOption):
+            option.__class__ = FlagOption
+            option.flag = flags.get(option.name or "")  # type: ignore[attr-defined]
+
+
+class FlagCommand(TyperCommand):
+    """A command whose help is written from its groups."""
+
+    def __init__(self, *args: Any, **more: Any) -> None:
+        super().__init__(*args, **more)
+        _adopt(self)
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Usage, words, options."""
+        self.format_usage(ctx, formatter)
+        self.format_help_text(ctx, formatter)
+        write_options(formatter, getattr(self.callback, "groups", ()), all_of_them=True)
+
+
+class FlagGroup(TyperGroup):
+    """The program: options of the main job, and commands."""
+
+    def __init__(self, *args: Any, **more: Any) -> None:
+        super().__init__(*args, **more)
+        _adopt(self)
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """As typer does; remembers whether a command was named."""
+        ctx.meta["command"] = args[0] if args and args[0] in self.commands else ""
+        return super().parse_args(ctx, args)
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Usage, words, options (the common ones, unless all were asked for), commands."""
+        everything = bool(ctx.meta.get("help_all"))
+        write_usage(formatter)
+        self.format_help_text(ctx, formatter)
+        groups = getattr(self.callback, "groups", ())
+        write_options(formatter, groups, all_of_them=everything)
+        write_commands(formatter, {n: c.get_short_help_str(60) for n, c in self.commands.items()})
+        write_others(formatter)
+        write_examples(formatter)

@@ -1,0 +1,21 @@
+"""The options of the command line, in groups; each group is a heading of the help."""
+
+from turbodflash_cli.flags.compute import ComputeFlags, ContextFlags
+from turbodflash_cli.flags.flag import Flag, flag, flags_of
+from turbodflash_cli.flags.model import ModelFlags
+from turbodflash_cli.flags.output import OutputFlags
+from turbodflash_cli.flags.prompt import PromptFlags, ReasoningFlags
+from turbodflash_cli.flags.sampling import SamplingFlags
+
+__all__ = [
+    "ComputeFlags",
+    "ContextFlags",
+    "Flag",
+    "ModelFlags",
+    "OutputFlags",
+    "PromptFlags",
+    "ReasoningFlags",
+    "SamplingFlags",
+    "flag",
+    "flags_of",
+]

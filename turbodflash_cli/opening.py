@@ -1,0 +1,68 @@
+"""From options to an open session, and what the person should know about it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from turbodflash_cli.flags import ModelFlags
+from turbodflash_cli.progress import Bar, size
+from turbodflash_cli.terminal import Terminal
+from turbodflash_engine import LoadOptions
+
+if TYPE_CHECKING:
+    from turbodflash_engine import Session
+
+
+def find_model(terminal: Terminal, flags: ModelFlags) -> Path:
+    """The file to open: the one named, one of a repository, or the default model."""
+    from turbodflash_cli.fetch import resolve
+
+    bar = Bar(terminal)
+    try:
+        return resolve(
+            flags.model,
+            flags.hf_repo,
+            flags.hf_file,
+            flags.offline,
+            bar.report,
+            token=flags.hf_token,
+        )
+    finally:
+        bar.clear()
+
+
+def open_model(terminal: Terminal, options: LoadOptions) -> Session:
+    """Load the model, with a bar if that takes long."""
+    from turbodflash_engine import open_session
+
+    bar = Bar(terminal)
+    try:
+        session = open_session(options, bar)
+    finally:
+        bar.clear()
+    _tell(terminal, session)
+    return session
+
+
+def _tell(terminal: Terminal, session: Session) -> None:
+    for note in session.info.notes:
+        terminal.warn(note)
+    for line in summary(session):
+        terminal.detail(line)
+    if session.info.sample_keys:
+        keys = ", ".join(session.info.sample_keys)
+        terminal.detail(f"sampling defaults from the file: {keys}")
+
+
+def summary(session: Session) -> list[str]:
+    """Model, memory and device in a few lines."""
+    info = session.info
+    memory = info.memory
+    return [
+        f"model: {info.name} ({info.architecture} {info.file_type}, {size(info.file_bytes)},"
+        f" {info.layers} layers, {info.parameters / 1e6:.1f} M parameters)",
+        f"context: {info.context} tokens, KV cache {info.cache_type_k}/{info.cache_type_v}"
+        f" {size(memory.cache)}; weights {size(memory.weights)}",
+        f"device: {info.device}",
+    ]
