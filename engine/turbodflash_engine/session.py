@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 from turbodflash_engine.decode import Ending, Tally, Target, decode, prefill
 from turbodflash_engine.drafters._base import Drafter, NoDrafter
@@ -17,20 +17,14 @@ from turbodflash_engine.tokenizer.stream import Detokenizer
 
 __all__ = ["Memory", "Message", "ModelInfo", "Session", "open_session"]
 
-Message = Mapping[str, object]
+Message = Mapping[str, Any]
 """A turn of a conversation: at least "role" and "content"."""
 
 
 class Template(Protocol):
     """Messages to the prompt that a model was trained on."""
 
-    def render(
-        self,
-        messages: Sequence[Message],
-        *,
-        enable_thinking: bool | None = None,
-        **variables: object,
-    ) -> str: ...
+    def render(self, messages: Sequence[Message], /, **variables: Any) -> str: ...
 
 
 def open_session(
@@ -98,10 +92,8 @@ class Session:
         options = options or SayOptions()
         if not messages:
             raise BadUsage("there is no message to answer", hint="say something")
-        prompt = self._template.render(
-            messages, enable_thinking=options.thinking, **options.template_kwargs
-        )
-        return self._begin(prompt, options)
+        variables = {"enable_thinking": options.thinking, **options.template_kwargs}
+        return self._begin(self._template.render(messages, **variables), options)
 
     def complete(self, prompt: str, options: SayOptions | None = None) -> Iterator[Event]:
         """Continue a text as it is; special tokens in it are recognised. Otherwise like `chat`."""

@@ -29,6 +29,8 @@ class Spelling(Protocol):
 
     def encode(self, text: str, *, add_special: bool, parse_special: bool) -> list[int]: ...
 
+    def __hash__(self) -> int: ...
+
 
 @lru_cache(maxsize=2)  # it reads the whole vocabulary
 def breakers_of(spelling: Spelling, texts: tuple[str, ...]) -> Breakers:

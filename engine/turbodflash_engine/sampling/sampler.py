@@ -50,7 +50,11 @@ class Sampler:
         self._all: Ids = np.arange(vocabulary.vocab_size)
 
     def sample(self, logits: NDArray[np.float32], position: int, history: Sequence[int]) -> int:
-        """The token at `position`, given its logits [vocab] and all tokens before it."""
+        """The token at `position`, given its logits [vocab] and all tokens before it.
+
+        Logits past the vocabulary (a table padded to a round size) are not looked at.
+        """
+        logits = logits[: len(self._all)]
         if len(self._biased):
             logits = logits.copy()
             logits[self._biased] += self._bias
@@ -66,8 +70,6 @@ class Sampler:
 
     def candidates(self, logits: Reals, place: chain.Place) -> Candidates:
         """What the chain leaves to draw from, before any bias."""
-        if len(logits) != len(self._all):
-            self._all = np.arange(len(logits))
         left = Candidates(self._all, logits)
         for link in self._links:
             left = link(left, place)

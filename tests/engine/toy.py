@@ -1,0 +1,130 @@
+"""A model small enough to think about: its next token is a hash of the last three."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from turbodflash_engine.cache import Cache
+
+VOCAB = 64
+BOS, EOS, EOT = 0, 1, 2
+HALF_CHARACTERS = {3: b"\xc3", 4: b"\xa9"}  # together: é
+FIRST_LETTER = 8  # token 8 is "@", 9 is "A", …
+MEMORY = 3  # tokens that a logit depends on
+
+
+class ToyTokenizer:
+    """One character a token, and one character of two tokens."""
+
+    vocab_size = VOCAB
+    eog = frozenset({EOS, EOT})
+    suppress = frozenset({5})
+
+    def encode(self, text: str, *, add_special: bool, parse_special: bool) -> list[int]:
+        ids = [BOS] if add_special else []
+        for character in text:
+            ids += [3, 4] if character == "é" else [ord(character) - ord("@") + FIRST_LETTER]
+        return ids
+
+    def piece(self, token: int, /, special: bool = False) -> bytes:
+        if token in (BOS, EOS, EOT):
+            return b"<%d>" % token if special else b""
+        return HALF_CHARACTERS.get(token) or bytes([ord("@") + token - FIRST_LETTER])
+
+
+class ToyTemplate:
+    def render(self, messages: Sequence[Any], **variables: Any) -> str:
+        return "".join(str(message["content"]) for message in messages)
+
+
+class ToyLayer:
+    """Remembers the tokens themselves."""
+
+    nbytes = 0
+
+    def __init__(self) -> None:
+        self.tokens: list[int] = []
+
+    def mark(self) -> int:
+        return len(self.tokens)
+
+    def restore(self, mark: int, keep: int) -> None:
+        del self.tokens[mark + keep :]
+
+    def truncate(self, length: int) -> None:
+        del self.tokens[length:]
+
+
+@cache
+def _noise(key: bytes) -> NDArray[np.float32]:
+    rng = np.random.default_rng(list(key))
+    return rng.standard_normal(VOCAB).astype(np.float32)
+
+
+class ToyOutput(NamedTuple):
+    logits: NDArray[np.float32]
+    taps: tuple[NDArray[np.float32], ...]
+
+
+class ToyModel:
+    """passes: the tokens of every call. Taps are the fed tokens themselves, times the layer."""
+
+    def __init__(self, capacity: int = 256, sharpness: float = 2.0, end: float = -np.inf) -> None:
+        """end: added to the logits of the tokens that end a generation."""
+        self.layer = ToyLayer()
+        self.cache = Cache([self.layer], capacity)
+        self.passes: list[list[int]] = []
+        self.fail_at_pass: int | None = None
+        self._sharpness, self._end = sharpness, end
+
+    def __call__(
+        self, tokens: Sequence[int], logits: int = 1, taps: tuple[int, ...] = ()
+    ) -> ToyOutput:
+        assert 0 <= logits <= len(tokens)
+        self.cache.reserve(len(tokens))
+        self.layer.tokens += tokens
+        self.cache.advance(len(tokens))
+        self.passes.append(list(tokens))
+        if self.fail_at_pass == len(self.passes):
+            raise KeyboardInterrupt
+        seen = self.layer.tokens
+        rows = [self.row(seen[: len(seen) - back]) for back in reversed(range(logits))]
+        column = np.asarray(tokens, np.float32)[:, None]
+        table = np.asarray(rows, np.float32).reshape(logits, VOCAB)
+        return ToyOutput(table, tuple(column * tap for tap in taps))
+
+    def row(self, seen: Sequence[int]) -> NDArray[np.float32]:
+        row = _noise(bytes(seen[-MEMORY:])) * np.float32(self._sharpness)
+        row[[EOS, EOT]] += np.float32(self._end)
+        return row
+
+
+@dataclass
+class ScriptedDrafter:
+    """Drafts what a function of the position says, and checks that it sees what was kept."""
+
+    script: Callable[[int, int], Sequence[int]]  # (position of the first draft, budget)
+    taps: tuple[int, ...] = (1, 2)
+    seen: list[int] = field(default_factory=list)
+    drafted: list[list[int]] = field(default_factory=list)
+
+    def draft(self, last: int, budget: int) -> Sequence[int]:
+        assert budget >= 1
+        guess = list(self.script(len(self.seen) + 1, budget))
+        self.drafted.append(guess)
+        return guess
+
+    def observe(self, tokens: Sequence[int], positions: range, taps: Sequence[Any]) -> None:
+        assert positions == range(len(self.seen), len(self.seen) + len(tokens))
+        for layer, rows in zip(self.taps, taps, strict=True):
+            assert rows[:, 0].tolist() == [layer * token for token in tokens]
+        self.seen += tokens
+
+    def truncate(self, length: int) -> None:
+        del self.seen[length:]
