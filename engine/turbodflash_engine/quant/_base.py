@@ -64,13 +64,17 @@ def planes(packed: Bytes, bits: int, width: int, at: int = 0) -> Bytes:
     codes: NDArray[Any] = np.empty((rows, nbytes // width, 8 // bits), f"V{width}")
     plane = np.empty_like(words)
     for index in range(8 // bits):
-        down = bits * index - at
-        shift = np.right_shift if down >= 0 else np.left_shift
-        shift(words, np.uint64(abs(down)), out=plane)
-        np.bitwise_and(plane, mask, out=plane)
+        np.bitwise_and(_shifted(words, bits * index - at, plane), mask, out=plane)
         codes[:, :, index] = plane.view(codes.dtype)
     unpacked: Bytes = codes.view(np.uint8).reshape(rows, -1)
     return unpacked
+
+
+def _shifted(words: NDArray[np.uint64], down: int, out: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    if down == 0:
+        return words
+    shift = np.right_shift if down > 0 else np.left_shift
+    return shift(words, np.uint64(abs(down)), out=out)
 
 
 _BITS = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1, bitorder="little")
