@@ -187,6 +187,14 @@ def test_forbidden_tokens_never_come(temp: float) -> None:
     assert ends.sample(logits, 0, ()) in {1, 2}
 
 
+def test_an_impossible_token_is_not_drawn_even_at_the_very_bottom(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("turbodflash_engine.sampling.sampler.uniform", lambda *_: 0.0)
+    options = replace(PLAIN, logit_bias=((0, -np.inf), (1, -np.inf)))
+    assert sampler(options).sample(row(), 0, ()) == 2
+
+
 def test_logits_past_the_vocabulary_are_not_looked_at() -> None:
     padded = np.concatenate([row(), np.full(10, 99, np.float32)])
     for temp in (0.0, 0.8):

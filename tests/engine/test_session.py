@@ -255,6 +255,22 @@ def test_an_interrupted_pass_leaves_the_session_whole(failing: int) -> None:
     assert talk.session.last == again[-1]
 
 
+@pytest.mark.parametrize("failing", range(1, 5))
+def test_an_interrupted_drafter_leaves_the_session_whole(failing: int) -> None:
+    class Interrupted(ScriptedDrafter):
+        def observe(self, tokens: Any, positions: range, taps: Any) -> None:
+            super().observe(tokens, positions, taps)
+            self.calls = getattr(self, "calls", 0) + 1
+            if self.calls == failing:
+                raise KeyboardInterrupt
+
+    talk = Conversation(Interrupted(lambda at, budget: [20, 21]))
+    with pytest.raises(KeyboardInterrupt):
+        talk.heard("ABCDEFGHIJKL")
+    assert talk.drafter.seen == talk.model.layer.tokens
+    assert text_of(talk.heard("ABCDEF")) == text_of(Conversation().heard("ABCDEF"))
+
+
 def test_beginning_another_answer_ends_the_one_before() -> None:
     talk = Conversation()
     first = talk.session.complete("ABC", say())
