@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from turbodflash_engine import plugins
+
 ROOT = Path(__file__).parents[1]
 PACKAGES = {
     "turbodflash_cli": ROOT / "turbodflash_cli",
@@ -92,3 +94,9 @@ def test_every_dependency_is_pinned(metadata):
 def project(requirement: str) -> str:
     """The normalised project name that a requirement starts with."""
     return re.split(r"[^\w.-]", requirement, maxsplit=1)[0].lower().replace("_", "-")
+
+
+@pytest.mark.parametrize("family", ["models", "quant"])
+def test_the_readme_names_all_that_can_be_read(family):
+    words = set(re.findall(r"\w+", (ROOT / "README.md").read_text("utf-8").lower()))
+    assert set(plugins.names(family)) <= words

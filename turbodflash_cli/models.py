@@ -6,14 +6,9 @@ Each command imports what it needs: the main program imports this file whatever 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
-
-if TYPE_CHECKING:
-    from turbodflash_cli.store import Report
 
 app = typer.Typer(
     help="List, fetch and remove the models that have a name.",
@@ -53,10 +48,15 @@ def pull(name: Name) -> None:
     """Fetch a model, or check the file that is here against its sha256."""
     from turbodflash_cli.catalogue import Catalogue
     from turbodflash_cli.fetch import fetch
+    from turbodflash_cli.progress import Bar
     from turbodflash_cli.store import Store
+    from turbodflash_cli.terminal import Terminal
 
-    with progress_bar() as report:
-        path = fetch(Catalogue.shipped().find(name), Store(), report=report, verify=True)
+    entry, bar = Catalogue.shipped().find(name), Bar(Terminal())
+    try:
+        path = fetch(entry, Store(), report=bar.report, verify=True)
+    finally:
+        bar.clear()
     print(path)
 
 
@@ -80,25 +80,3 @@ def path(name: Name) -> None:
     print(store.path(entry))
     if not store.has(entry):
         print(f"note: not fetched yet; `turbodflash models pull {name}` does.", file=sys.stderr)
-
-
-@contextmanager
-def progress_bar() -> Iterator[Report]:
-    """A reporter that paints one transient bar on a terminal's stderr, and nothing elsewhere."""
-    if not sys.stderr.isatty():
-        yield lambda stage, done, total: None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        DownloadColumn(),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task("starting", total=None)
-        yield lambda stage, done, total: progress.update(
-            task, description=stage, completed=done, total=total or None
-        )
