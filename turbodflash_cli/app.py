@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from turbodflash_cli.argv import ROOT, Grammar, Scanned, scan
-from turbodflash_cli.commands import ClosedPipe, FlagCommand, FlagGroup, flagged
+from turbodflash_cli.commands import ClosedPipe, FlagCommand, FlagGroup, Invocation, flagged
 from turbodflash_cli.flags import (
     ComputeFlags,
     ContextFlags,
@@ -58,9 +58,13 @@ GRAMMARS: dict[str, Grammar | None] = {
 
 def _version(asked: bool) -> None:
     if asked:
-        from importlib.metadata import version
+        from importlib.metadata import PackageNotFoundError, version
 
-        typer.echo(f"turbodflash {version('turbodflash')}")
+        try:
+            number = version(PROGRAM)
+        except PackageNotFoundError:  # run from a checkout
+            number = "(not installed)"
+        typer.echo(f"{PROGRAM} {number}")
         raise typer.Exit
 
 
@@ -138,7 +142,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         terminal = _terminal_for(scanned.words)
         for note in scanned.notes:
             terminal.note(note)
-        code = app(scanned.words, prog_name=PROGRAM, standalone_mode=False, obj=terminal)
+        invocation = Invocation(terminal, scanned.spelled)
+        code = app(scanned.words, prog_name=PROGRAM, standalone_mode=False, obj=invocation)
         sys.stdout.flush()
         return code if isinstance(code, int) else 0
     except (BrokenPipeError, ClosedPipe):

@@ -42,10 +42,14 @@ class Grammar:
 
 @dataclass(slots=True)
 class Scanned:
-    """A regular command line, and what the person should be told about it."""
+    """A regular command line, and what the person should be told about it.
+
+    spelled: regular spelling -> the person's own.
+    """
 
     words: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    spelled: dict[str, str] = field(default_factory=dict)
 
 
 def scan(argv: Sequence[str], grammars: Mapping[str, Grammar | None]) -> Scanned:
@@ -56,14 +60,15 @@ def scan(argv: Sequence[str], grammars: Mapping[str, Grammar | None]) -> Scanned
     root = grammars[ROOT]
     assert root is not None
     at = _command_at(argv, root)
-    if at is None or argv[at] not in grammars:
+    if at is None or argv[at] == ROOT or argv[at] not in grammars:
         return _Scanner(root, list(grammars)).scan(argv)
     command, others = argv[at], [*argv[:at], *argv[at + 1 :]]
     grammar = grammars[command]
     if grammar is None:
         return Scanned([command, *others])
     scanned = _Scanner(grammar, []).scan(others)
-    return Scanned([command, *scanned.words], scanned.notes)
+    scanned.words.insert(0, command)
+    return scanned
 
 
 def is_option(word: str) -> bool:
@@ -162,6 +167,7 @@ class _Scanner:
         if value in self.grammar.flags:
             self.found.notes.append(f"warning: option {name!r} took {value!r} as its value.")
         self.found.words.append(f"{known.canonical}={value}")
+        self.found.spelled[known.canonical] = name
 
     def _foreign(self, name: str, values: list[str]) -> None:
         if name in foreign.IGNORED:
@@ -181,7 +187,9 @@ class _Scanner:
         quoted = word if len(word) <= 40 else f"{word[:37]}..."
         return BadUsage(
             f"unexpected word {quoted!r}." + (f" Did you mean {near[0]!r}?" if near else ""),
-            hint="a prompt is given with -p: turbodflash -p '...'" if self.is_root else "",
+            hint="a prompt is given with -p: turbodflash -p '...'"
+            if self.is_root and not near
+            else "",
         )
 
     def _unknown(self, name: str) -> BadUsage:

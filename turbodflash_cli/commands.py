@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
-from dataclasses import fields, is_dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, fields, is_dataclass
 from functools import wraps
 from inspect import Parameter, Signature, signature
 from typing import Annotated, Any, get_type_hints
@@ -22,7 +22,7 @@ from turbodflash_cli.help import (
     write_usage,
 )
 from turbodflash_cli.terminal import Terminal
-from turbodflash_engine import BadUsage, TurbodflashError
+from turbodflash_engine import TurbodflashError
 
 Command = Callable[..., Any]
 
@@ -31,6 +31,14 @@ class ClosedPipe(TurbodflashError):
     """Whoever read our output has left; there is nobody to tell."""
 
     exit_code = 141
+
+
+@dataclass(frozen=True, slots=True)
+class Invocation:
+    """One run of the program. spelled: how the person wrote an option, by its regular spelling."""
+
+    terminal: Terminal
+    spelled: Mapping[str, str]
 
 
 def flagged(command: Command) -> Command:
@@ -47,8 +55,8 @@ def flagged(command: Command) -> Command:
     @wraps(command)
     def spread(typer_context: typer.Context, **values: Any) -> Any:
         for name, group in groups.items():
-            values[name] = group(**{each.name: values.pop(each.name) for each in fields(group)})
-        values |= {name: typer_context.obj for name in plain if hints[name] is Terminal}
+            values[name] = _filled(group, values)
+        values |= {name: typer_context.obj.terminal for name in plain if hints[name] is Terminal}
         values |= {name: typer_context for name in plain if hints[name] is typer.Context}
         try:
             return command(**values)
@@ -71,6 +79,18 @@ def flagged(command: Command) -> Command:
         flags=flags,
     )
     return spread
+
+
+def _filled(group: type, values: dict[str, Any]) -> Any:
+    """A group with its values taken out of all. typer makes lists of tuples and None of nothing."""
+    given = {each.name: values.pop(each.name) for each in fields(group)}
+    return group(
+        **{
+            name: tuple(value) if isinstance(value, list) else value
+            for name, value in given.items()
+            if value is not None
+        }
+    )
 
 
 def _is_group(hint: Any) -> bool:
@@ -114,19 +134,17 @@ class FlagOption(TyperOption):
         if self.flag is None:
             return self.callback(ctx, self, value) if self.callback else value
         source = str(getattr(ctx.get_parameter_source(self.name), "name", ""))
-        variable = self.flag.env
-        if source == "COMMANDLINE" and os.environ.get(variable):
-            ctx.obj.warn(
-                f"{variable} environment variable is set, but will be overwritten by "
-                f"command line argument {self.flag.names[0]}"
-            )
-        try:
-            return _read(self.flag, value)
-        except BadUsage as error:
-            if source != "ENVIRONMENT":
-                raise
-            error.hint = f"the value comes from the environment variable {variable}"
-            raise
+        name, variable = self.flag.names[0], self.flag.env
+        if source == "ENVIRONMENT":
+            name = variable
+        elif source == "COMMANDLINE":
+            name = ctx.obj.spelled.get(self.flag.canonical, name)
+            if os.environ.get(variable):
+                ctx.obj.terminal.warn(
+                    f"{variable} environment variable is set, "
+                    f"but will be overwritten by command line argument {name}"
+                )
+        return _read(self.flag, name, value)
 
     def resolve_envvar_value(self, ctx: Any) -> str | None:
         """The variable's value; of a pair, `LLAMA_ARG_NO_X` alone switches off."""
@@ -139,8 +157,7 @@ class FlagOption(TyperOption):
         return super().resolve_envvar_value(ctx)
 
 
-def _read(flag: Flag, value: Any) -> Any:
-    name = flag.names[0]
+def _read(flag: Flag, name: str, value: Any) -> Any:
     if flag.many:
         return tuple(flag.parse(name, each) for each in value or ())
     if isinstance(value, str):

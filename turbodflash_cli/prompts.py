@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from pathlib import Path
 
 from turbodflash_cli.flags import PromptFlags
+from turbodflash_cli.flags.values import unescape
 from turbodflash_engine import BadUsage
 
 STDIN = "-"
-_ESCAPES = {"n": "\n", "r": "\r", "t": "\t", "'": "'", '"': '"', "\\": "\\"}
 
 
 def first_prompt(flags: PromptFlags, in_tty: bool) -> str | None:
@@ -70,11 +69,6 @@ def read_text(file: Path, what: str) -> str:
 def without_last_newline(text: str) -> str:
     """The text as an editor shows it: its closing newline is the file's, not the text's."""
     return text[:-2] if text.endswith("\r\n") else text.removesuffix("\n")
-
-
-def unescape(text: str) -> str:
-    r"""`\n`, `\r`, `\t`, `\'`, `\"` and `\\` as the characters they mean."""
-    return re.sub(r"\\([nrt'\"\\])", lambda found: _ESCAPES[found[1]], text)
 
 
 def _unescaped(text: str, wanted: bool) -> str:

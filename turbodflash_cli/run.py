@@ -29,7 +29,7 @@ from turbodflash_cli.paint import Aloud, Manner, Paint, Silent
 from turbodflash_cli.prompts import first_prompt, system_message
 from turbodflash_cli.terminal import Terminal
 from turbodflash_cli.turn import Answer, listen
-from turbodflash_engine import BadUsage, Event, SayOptions
+from turbodflash_engine import BadUsage, Event, SampleOptions, SayOptions
 
 if TYPE_CHECKING:
     from turbodflash_engine import Session
@@ -78,6 +78,7 @@ def run(
     terminal.verbose = output.talkative
     request = Request.of(prompt, output, terminal.in_tty)
     template = chat_template(prompt)
+    say_options(SampleOptions(), sampling, prompt, reasoning)  # what is wrong is said at once
     file = find_model(terminal, model)
     session = open_model(terminal, load_options(file, window, compute, template))
     options = say_options(session.info.sample_defaults, sampling, prompt, reasoning)

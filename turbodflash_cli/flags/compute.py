@@ -33,7 +33,7 @@ def cache_type(name: str, written: str) -> str:
     )
 
 
-def gpu_layers(name: str, written: str) -> str:
+def layers_on_gpu(name: str, written: str) -> str:
     """`auto` or `0`: every other number asks for a GPU, which this version does not have."""
     word = written.strip().lower()
     if word in ("auto", "-1", "0"):
@@ -46,7 +46,7 @@ def gpu_layers(name: str, written: str) -> str:
     )
 
 
-def device(name: str, written: str) -> str:
+def device_name(name: str, written: str) -> str:
     """A device this version has; `none` and `auto` mean the CPU."""
     word = written.strip().lower()
     if word in ("cpu", "none", "auto"):
@@ -261,7 +261,7 @@ class ComputeFlags:
             "--n-gpu-layers",
             help="Layers on a GPU; this version takes 0 and auto.",
             metavar="N",
-            parse=gpu_layers,
+            parse=layers_on_gpu,
             env="LLAMA_ARG_N_GPU_LAYERS",
             default="auto",
             choices=("0", "auto"),
@@ -274,7 +274,7 @@ class ComputeFlags:
             "--device",
             help="cpu, or reference: plain, slow, exact.",
             metavar="NAME",
-            parse=device,
+            parse=device_name,
             env="LLAMA_ARG_DEVICE",
             default="cpu",
             choices=("cpu", "reference"),

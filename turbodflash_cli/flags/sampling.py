@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Annotated, ClassVar
 
 from turbodflash_cli.flags.flag import flag, flags_of
-from turbodflash_cli.flags.values import number, temperature, whole
+from turbodflash_cli.flags.values import escaped, number, temperature, whole
 from turbodflash_engine import SAMPLER_LETTERS, BadUsage, SampleOptions, sampler_name
 
 LAST_SEED = 2**32 - 1
@@ -27,7 +27,7 @@ def sampler_letters(name: str, written: str) -> tuple[str, ...]:
     return tuple(SAMPLER_LETTERS[letter] for letter in written)
 
 
-def logit_bias(name: str, written: str) -> tuple[int, float]:
+def biased_token(name: str, written: str) -> tuple[int, float]:
     """`15043+1` or `15043-0.5`: the token id and what is added to its logit."""
     parts = re.fullmatch(r"(\d{1,9})([+-].+)", written.strip())
     if parts is None:
@@ -209,6 +209,7 @@ class SamplingFlags:
             "--dry-sequence-breaker",
             help="Text a repeat does not reach across; `none` = no such text. Repeatable.",
             metavar="S",
+            parse=escaped,
             many=True,
             default='newline : " *',
         ),
@@ -301,7 +302,7 @@ class SamplingFlags:
             "--logit-bias",
             help="Adds to a token's logit: 15043+1. Repeatable.",
             metavar="ID+BIAS",
-            parse=logit_bias,
+            parse=biased_token,
             many=True,
         ),
     ] = ()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,11 +13,22 @@ from turbodflash_engine import BadUsage
 ON = ("on", "enabled", "true", "1", "yes")
 OFF = ("off", "disabled", "false", "0", "no")
 AUTO = ("auto", "-1")
+_ESCAPES = {"n": "\n", "r": "\r", "t": "\t", "'": "'", '"': '"', "\\": "\\"}
 
 
 def text(name: str, written: str) -> str:
     """The words as they are."""
     return written
+
+
+def escaped(name: str, written: str) -> str:
+    r"""Text in which `\n` and the like stand for the characters they mean."""
+    return unescape(written)
+
+
+def unescape(written: str) -> str:
+    r"""`\n`, `\r`, `\t`, `\'`, `\"` and `\\` as the characters they mean."""
+    return re.sub(r"\\([nrt'\"\\])", lambda found: _ESCAPES[found[1]], written)
 
 
 def path(name: str, written: str) -> Path:
@@ -61,7 +73,7 @@ def number(
         if not math.isfinite(value):
             raise BadUsage(f"{name} takes a number, not {written!r}.")
         if above is not None and value <= above:
-            raise BadUsage(f"{name} takes a number above {above:g}, not {written}.")
+            raise BadUsage(f"{name} takes a number above {above}, not {written}.")
         if (low is not None and value < low) or (high is not None and value > high):
             raise BadUsage(f"{name} takes a number {_between(low, high)}, not {written}.")
         return value
@@ -132,8 +144,8 @@ def _contents(name: str, file: Path) -> str:
 
 def _between(low: float | None, high: float | None) -> str:
     if high is None:
-        return f"of at least {low:g}"
-    return f"up to {high:g}" if low is None else f"from {low:g} to {high:g}"
+        return f"of at least {low}"
+    return f"up to {high}" if low is None else f"from {low} to {high}"
 
 
 def _words(known: tuple[str, ...]) -> str:
