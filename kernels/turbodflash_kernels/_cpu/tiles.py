@@ -24,6 +24,7 @@ from turbodflash_kernels._cpu.simd import (
     I16,
     I32,
     I64,
+    PTR,
     V_F32,
     V_I32,
     call,
@@ -42,6 +43,11 @@ HALF_I8, HALF_I16, HALF_I32 = (
     ir.VectorType(I32, 8),
 )
 Builder = ir.IRBuilder
+
+# With few rows the weights come from memory, at a pace that the processor's own prefetching does
+# not reach; with many they are in a cache.
+PREFETCH_ROWS = 2
+AHEAD = 1024
 Values = list[Any]
 
 
@@ -67,6 +73,26 @@ def offset(builder: Builder, base: ir.Value, index: ir.Value, size: int) -> ir.V
 
 def plus(builder: Builder, base: ir.Value, size: int) -> ir.Value:
     return builder.add(base, I64(size))
+
+
+def pinned(builder: Builder, values: Values) -> Values:
+    """The same vectors, in x86 registers at this point of the program, loads kept on their side.
+
+    Without it the compiler first finishes one half of all sums, and spills what the other needs.
+    """
+    count = len(values)
+    types_ = [value.type for value in values]
+    kind = ir.FunctionType(ir.LiteralStructType(types_), types_)
+    constraint = ",".join(["=x"] * count + [str(i) for i in range(count)] + ["~{memory}"])
+    result = builder.asm(kind, "", constraint, values, side_effect=True)
+    return [builder.extract_value(result, i) for i in range(count)]
+
+
+def prefetch(builder: Builder, address: ir.Value, size: int) -> None:
+    """Ask for the cache lines of size bytes that lie AHEAD bytes further on."""
+    for line in range(0, size, 64):
+        where = builder.inttoptr(plus(builder, address, AHEAD + line), PTR)
+        call(builder, "llvm.prefetch.p0", ir.VoidType(), where, I32(0), I32(3), I32(1))
 
 
 # -- codes ---------------------------------------------------------------------------------------------
@@ -208,6 +234,7 @@ class Dots:
                     for h in (0, 1):
                         pairs = self._pairs(parts[h], four)
                         narrow[r][h] = self._added(narrow[r][h], pairs)
+                narrow = self._pinned(narrow)
             for r in range(self.rows):
                 for h in (0, 1):
                     sums[r][h] = self._added(sums[r][h], self._widened(narrow[r][h]))
@@ -229,7 +256,12 @@ class Dots:
                     turned = call(self.builder, "llvm.x86.avx2.psign.b", HALF_I8, four, signed[h])
                     wide = self._widened(self._pairs(size[h], turned))
                     sums[r][h] = self._added(sums[r][h], wide)
+            sums = self._pinned(sums)
         return [joined(self.builder, *pair) for pair in sums]
+
+    def _pinned(self, sums: list[Values]) -> list[Values]:
+        flat = pinned(self.builder, [half for pair in sums for half in pair])
+        return [flat[i : i + 2] for i in range(0, len(flat), 2)]
 
     def _pairs(self, unsigned: ir.Value, signed: ir.Value) -> ir.Value:
         return call(self.builder, "llvm.x86.avx2.pmadd.ub.sw", HALF_I16, unsigned, signed)
@@ -377,6 +409,8 @@ class _QuantisedTile:
     def block(self, address: ir.Value, index: ir.Value, above: tuple[ir.Value, ...]) -> None:
         builder, fmt = self.builder, self.fmt
         rows = [offset(builder, row, index, layout.BLOCK) for row in self.code_rows]
+        if self.rows <= PREFETCH_ROWS:
+            prefetch(builder, address, layout.block_bytes(fmt))
         parts = layout.BLOCK // fmt.block
         size = layout.factor_bytes(fmt)
         at = layout.code_bytes(fmt)
