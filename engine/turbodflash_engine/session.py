@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
-from turbodflash_engine.decode import Ending, Tally, Target, decode, prefill
+from turbodflash_engine.decode import Ending, Tally, Target, Thoughts, decode, prefill
 from turbodflash_engine.drafters._base import Drafter, NoDrafter
 from turbodflash_engine.errors import BadUsage, DoesNotFit
-from turbodflash_engine.events import Event, Finished, Progress, Started, Text, Verified
+from turbodflash_engine.events import Event, Finished, Progress, Started, Verified
 from turbodflash_engine.info import Memory, ModelInfo
 from turbodflash_engine.options import LoadOptions, SayOptions
 from turbodflash_engine.sampling import Sampler, resolve_seed
@@ -23,6 +23,10 @@ Message = Mapping[str, Any]
 
 class Template(Protocol):
     """Messages to the prompt that a model was trained on."""
+
+    @property
+    def thought_marks(self) -> tuple[str, str] | None:
+        """What the model writes before and after its thoughts, if it has any."""
 
     def render(self, messages: Sequence[Message], /, **variables: Any) -> str: ...
 
@@ -93,22 +97,24 @@ class Session:
         if not messages:
             raise BadUsage("there is no message to answer", hint="say something")
         variables = {"enable_thinking": options.thinking, **options.template_kwargs}
-        return self._begin(self._template.render(messages, **variables), options)
+        prompt = self._template.render(messages, **variables)
+        return self._begin(prompt, options, Thoughts.after(prompt, self._template.thought_marks))
 
     def complete(self, prompt: str, options: SayOptions | None = None) -> Iterator[Event]:
         """Continue a text as it is; special tokens in it are recognised. Otherwise like `chat`."""
         if not prompt:
             raise BadUsage("the prompt is empty", hint="give a text to continue")
-        return self._begin(prompt, options or SayOptions())
+        return self._begin(prompt, options or SayOptions(), Thoughts(None))
 
-    def _begin(self, text: str, options: SayOptions) -> Iterator[Event]:
+    def _begin(self, text: str, options: SayOptions, thoughts: Thoughts) -> Iterator[Event]:
         prompt = self._tokenizer.encode(text, add_special=True, parse_special=True)
         self._check_fits(prompt, options)
         if self._running is not None:
             self._running.close()
         seed = resolve_seed(options.sample.seed, options.attempt)
         sampler = Sampler(options.sample, self._tokenizer, seed)
-        self._running = self._answer(prompt, sampler, self._ending(len(prompt), options))
+        ending = self._ending(len(prompt), options)
+        self._running = self._answer(prompt, sampler, ending, thoughts)
         return self._running
 
     def _check_fits(self, prompt: Sequence[int], options: SayOptions) -> None:
@@ -124,7 +130,7 @@ class Session:
             )
 
     def _answer(
-        self, prompt: list[int], sampler: Sampler, ending: Ending
+        self, prompt: list[int], sampler: Sampler, ending: Ending, thoughts: Thoughts
     ) -> Generator[Event, None, None]:
         history = list(prompt)
         cached = self._reuse(prompt)
@@ -138,8 +144,7 @@ class Session:
                 tally.add(step)
                 if step.drafted:
                     yield Verified(step.drafted, step.accepted)
-                if text := ending.text():
-                    yield Text(text)
+                yield from thoughts.push(ending.text(), over=bool(ending.reason))
         except (GeneratorExit, KeyboardInterrupt):
             self.last = tally.finished("interrupted")
             raise

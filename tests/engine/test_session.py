@@ -105,6 +105,20 @@ def test_template_variables_win_over_the_option() -> None:
     assert template.variables == {"enable_thinking": False, "x": 1}
 
 
+def test_thoughts_are_told_apart_in_a_chat_only() -> None:
+    whole = text_of(Conversation().heard("ABC"))
+    template = ToyTemplate()
+    template.thought_marks = (whole[:2], whole[5])
+    session = Session(ToyModel(), ToyTokenizer(), template, INFO)
+    turn = [{"role": "user", "content": "ABC"}]
+    told = [event for event in session.chat(turn, say()) if isinstance(event, Text)]
+    thought = "".join(event.piece for event in told if event.thought)
+    answer = "".join(event.piece for event in told if not event.thought)
+    end = whole.index(whole[5], 2)
+    assert (thought, answer) == (whole[2:end], whole[end + 1 :])
+    assert text_of(session.complete("ABC", say())) == whole
+
+
 def test_the_same_seed_says_the_same_and_another_attempt_does_not() -> None:
     talk = Conversation()
     first, again = talk.heard("ABC"), talk.heard("ABC")

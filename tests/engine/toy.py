@@ -39,7 +39,9 @@ class ToyTokenizer:
 
 
 class ToyTemplate:
-    def render(self, messages: Sequence[Any], **variables: Any) -> str:
+    thought_marks: tuple[str, str] | None = None
+
+    def render(self, messages: Sequence[Any], /, **variables: Any) -> str:
         return "".join(str(message["content"]) for message in messages)
 
 

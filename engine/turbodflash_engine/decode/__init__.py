@@ -5,5 +5,16 @@ from turbodflash_engine.decode.prefill import prefill
 from turbodflash_engine.decode.stats import Tally
 from turbodflash_engine.decode.stop import Ending, StopStrings
 from turbodflash_engine.decode.target import Output, Target
+from turbodflash_engine.decode.thoughts import Thoughts
 
-__all__ = ["Ending", "Output", "Step", "StopStrings", "Tally", "Target", "decode", "prefill"]
+__all__ = [
+    "Ending",
+    "Output",
+    "Step",
+    "StopStrings",
+    "Tally",
+    "Target",
+    "Thoughts",
+    "decode",
+    "prefill",
+]

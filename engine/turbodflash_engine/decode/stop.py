@@ -20,7 +20,6 @@ class StopStrings:
     def __init__(self, stops: Sequence[str]) -> None:
         """stops: none of them empty."""
         self._stops = tuple(stops)
-        self._longest = max(map(len, self._stops), default=0)
         self._held = ""
         self.found = False
 
@@ -31,7 +30,7 @@ class StopStrings:
         if starts:
             self.found, self._held = True, ""
             return held[: min(starts)]
-        free = len(held) - self._begun(held)
+        free = len(held) - begun(held, self._stops)
         self._held = held[free:]
         return held[:free]
 
@@ -40,13 +39,15 @@ class StopStrings:
         held, self._held = self._held, ""
         return held
 
-    def _begun(self, text: str) -> int:
-        """Length of the longest end of the text that is the beginning of a stop string."""
-        for length in range(min(self._longest - 1, len(text)), 0, -1):
-            end = text[-length:]
-            if any(stop.startswith(end) for stop in self._stops):
-                return length
-        return 0
+
+def begun(text: str, marks: Sequence[str]) -> int:
+    """Length of the longest end of the text that is the beginning, not all, of a mark."""
+    longest = max(map(len, marks), default=1) - 1
+    for length in range(min(longest, len(text)), 0, -1):
+        end = text[-length:]
+        if any(mark.startswith(end) for mark in marks):
+            return length
+    return 0
 
 
 class Ending:
