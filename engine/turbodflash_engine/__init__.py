@@ -20,7 +20,8 @@ from turbodflash_engine.options import (
 )
 
 if TYPE_CHECKING:
-    from turbodflash_engine.inspect import inspect_file
+    from turbodflash_engine.info import ModelInfo
+    from turbodflash_engine.inspect import Inspection, inspect_file
     from turbodflash_engine.measuring import measure
     from turbodflash_engine.session import Session, open_session
 
@@ -32,7 +33,9 @@ __all__ = [
     "DoesNotFit",
     "Event",
     "Finished",
+    "Inspection",
     "LoadOptions",
+    "ModelInfo",
     "Progress",
     "SampleOptions",
     "SayOptions",
@@ -49,6 +52,8 @@ __all__ = [
 ]
 
 _HEAVY = {
+    "Inspection": "turbodflash_engine.inspect",
+    "ModelInfo": "turbodflash_engine.info",
     "Session": "turbodflash_engine.session",
     "open_session": "turbodflash_engine.session",
     "inspect_file": "turbodflash_engine.inspect",
