@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from jinja2 import Template, TemplateError, TemplateSyntaxError
 
-from turbodflash_engine.errors import BadModel, BadUsage, TurbodflashError
+from turbodflash_engine.errors import BadModel, BadUsage
 from turbodflash_engine.tokenizer.meter import Meter, TooMuch, meter
 from turbodflash_engine.tokenizer.sandbox import Refused, Sandbox
 from turbodflash_engine.tokenizer.templates import BUILT_IN, DEFAULT, template_source
@@ -61,20 +61,22 @@ class ChatTemplate:
     def render(
         self,
         messages: Sequence[Message],
+        /,
         add_generation_prompt: bool = True,
         tools: Sequence[Mapping[str, Any]] | None = None,
-        enable_thinking: bool = True,
+        enable_thinking: bool | None = None,
         **kwargs: Any,
     ) -> str:
         """The prompt of a conversation, to be encoded with special tokens parsed and added.
 
-        A BOS (or EOS) that encoding will add is not in it. `kwargs` are further variables of the
-        template and win over all that is set here. Special-token text inside a message is
-        that token: a template's output is one text. BadUsage when the template refuses the
-        messages or is at odds with them.
+        A BOS (or EOS) that encoding will add is not in it. Thinking is on unless
+        `enable_thinking` is False, where the template knows of it. `kwargs` are further variables
+        of the template and win over all that is set here. Special-token text inside a message is
+        that token: the prompt is one text. BadUsage when the template refuses the messages or
+        fails on them, BadModel when it is stopped.
         """
-        variables = self._variables(add_generation_prompt, tools, enable_thinking) | kwargs
-        return self._without_added(self._run(self._adapted(messages), variables))
+        variables = self._variables(add_generation_prompt, tools, enable_thinking is not False)
+        return self._without_added(self._run(self._adapted(messages), variables | kwargs))
 
     @cached_property
     def supports_thinking(self) -> bool:
@@ -131,7 +133,7 @@ class ChatTemplate:
         """A small conversation's prompt; empty where the template does not take it."""
         try:
             return self._run(messages, self._variables(True, None, enable_thinking))
-        except TurbodflashError:
+        except BadUsage:
             return ""
 
     def _run(self, messages: list[Message], variables: dict[str, Any]) -> str:
@@ -186,7 +188,7 @@ def _line(error: Exception) -> str:
 
 def _reason(error: Exception) -> str:
     if isinstance(error, RecursionError):
-        return "it calls itself too often"
+        return "it is nested too deeply"
     text = str(error) or type(error).__name__
     return text if isinstance(error, TemplateError) else f"{type(error).__name__}: {text}"
 

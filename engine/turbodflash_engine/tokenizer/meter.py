@@ -8,9 +8,10 @@ from contextvars import ContextVar
 from time import monotonic
 from typing import Any
 
-_SECONDS = 5.0
-_CHARACTERS = 1 << 25
+_SECONDS = 3.0
+_CHARACTERS = 1 << 24
 _CHARACTERS_PER_INPUT = 64
+_STEP = 16
 _LARGEST_SIZE = 100_000
 _LARGEST_NUMBER_BITS = 4096
 
@@ -23,7 +24,8 @@ class TooMuch(Exception):
 
 
 class Meter:
-    """Counts the characters that a rendering makes, and its time.
+    """Counts the characters that a rendering makes, and its time; a step and an element of a
+    container count as sixteen.
 
     `charge` is asked after something was made, `allow_...` before something that may grow.
     """
@@ -34,6 +36,10 @@ class Meter:
         self.limit += _CHARACTERS_PER_INPUT * self.weigh(given)
         self._left = self.limit
         self._deadline = monotonic() + _SECONDS
+
+    def charge_step(self, characters: int) -> None:
+        """For one pass of a loop's body, with the characters written out in it."""
+        self.charge(_STEP + characters)
 
     def charge(self, characters: int) -> None:
         self._left -= characters
@@ -50,7 +56,7 @@ class Meter:
         weight, stack = 0, [value]
         while stack:
             each = stack.pop()
-            weight += 1
+            weight += _STEP
             if isinstance(each, str | bytes):
                 weight += len(each)
             elif isinstance(each, Mapping):
@@ -58,7 +64,7 @@ class Meter:
                 stack += each.values()
             elif isinstance(each, list | tuple | set | frozenset):
                 stack += each
-            if weight + len(stack) > self.limit:
+            if weight + _STEP * len(stack) > self.limit:
                 raise self._too_long()
         return weight
 

@@ -102,7 +102,7 @@ class _OpaqueNamespace(Namespace):
 def _charge_steps(loop: nodes.For) -> None:
     if loop.recursive:
         raise TemplateSyntaxError("recursive loops are not supported", loop.lineno)
-    step = 1 + sum(len(text.data) for text in loop.find_all(nodes.TemplateData))
+    step = sum(len(text.data) for text in loop.find_all(nodes.TemplateData))
     loop.iter = _filter(loop.iter, _STEP, [nodes.Const(step)])
 
 
@@ -126,13 +126,13 @@ def _charged(node: nodes.Node) -> nodes.Node:
     return node
 
 
-def _filter(value: nodes.Expr, name: str, args: list[nodes.Expr]) -> nodes.Filter:
+def _filter(value: nodes.Node, name: str, args: list[nodes.Expr]) -> nodes.Filter:
     return nodes.Filter(value, name, args, [], None, None, lineno=value.lineno)
 
 
 def _steps(items: Iterable[Any], step: int) -> Iterator[Any]:
     for item in items:
-        meter.get().charge(step)
+        meter.get().charge_step(step)
         yield item
 
 

@@ -54,9 +54,9 @@ class Metadata(Protocol):
 class Vocabulary:
     """Tokens by id, and what is said about them. Ids of absent special tokens are `NOTHING`.
 
-    model: gpt2, llama (SentencePiece) or gemma4; pre: how gpt2 text is split into words.
+    model: gpt2, llama (SentencePiece) or gemma4; pre: how the text of a gpt2 model is split.
     types: one `TokenType` a token, after the overrides that end-of-generation tokens get.
-    scores: one a token for the llama model, else empty; merges: of gpt2 and gemma4, best first.
+    scores: one a token, used by the llama model; merges: used by gpt2 and gemma4, best first.
     eog: tokens that end an answer.
     """
 
@@ -84,7 +84,7 @@ class Vocabulary:
 def read_vocabulary(meta: Metadata) -> Vocabulary:
     """The vocabulary that `tokenizer.ggml.*` describes; BadModel where it contradicts itself."""
     model = _model(meta)
-    pre = "gemma4" if model == "gemma4" else meta.get("tokenizer.ggml.pre", "") or "default"
+    pre = meta.get("tokenizer.ggml.pre", "") or "default"
     tokens = _list(meta, "tokens", str)
     if not tokens:
         raise BadModel(
@@ -95,15 +95,18 @@ def read_vocabulary(meta: Metadata) -> Vocabulary:
     types = _types(meta, len(tokens))
     special = {name: _id(meta, model, name, len(tokens)) for name in _SPECIAL_KEYS}
     ends = find_ends(ids, special)
-    _apply(ends, types, tokens)
+    _apply(ends, types)
+    adds_bos = model == "llama" or (model == "gpt2" and pre in _ADDS_BOS)
+    adds_bos = _flag(meta, "add_bos_token", adds_bos) or model == "gemma4"
+    suppress = _list(meta, "suppress_tokens", int)
     return Vocabulary(
         model=model,
         pre=pre,
         tokens=tokens,
         ids=ids,
         types=bytes(types),
-        scores=_scores(meta, len(tokens)) if model == "llama" else (),
-        merges=() if model == "llama" else _list(meta, "merges", str),
+        scores=_scores(meta, len(tokens)),
+        merges=_list(meta, "merges", str),
         bos_id=special["bos"],
         eos_id=special["eos"],
         eot_id=ends.eot_id,
@@ -112,12 +115,10 @@ def read_vocabulary(meta: Metadata) -> Vocabulary:
         padding_id=special["padding"],
         mask_id=special["mask"],
         eog=ends.ids,
-        suppress=tuple(id for id in _list(meta, "suppress_tokens", int) if 0 <= id < len(tokens)),
-        add_bos=model == "gemma4"
-        or bool(meta.get("tokenizer.ggml.add_bos_token", model == "llama" or pre in _ADDS_BOS)),
-        add_eos=bool(meta.get("tokenizer.ggml.add_eos_token", False)),
-        add_space_prefix=model == "llama"
-        and bool(meta.get("tokenizer.ggml.add_space_prefix", True)),
+        suppress=tuple(id for id in suppress if 0 <= id < len(tokens)),
+        add_bos=adds_bos,
+        add_eos=_flag(meta, "add_eos_token", False),
+        add_space_prefix=_flag(meta, "add_space_prefix", model == "llama") and model == "llama",
     )
 
 
@@ -161,6 +162,10 @@ def _list(meta: Metadata, name: str, kind: type[T]) -> list[T]:
     return values
 
 
+def _flag(meta: Metadata, name: str, default: bool) -> bool:
+    return bool(meta.get(f"tokenizer.ggml.{name}", default))
+
+
 def _id(meta: Metadata, model: str, name: str, count: int) -> int:
     """The id under a key. Files write 2**32 - 1 and the like for "none": out of range is absent."""
     default = _DEFAULT_IDS[model].get(name, NOTHING)
@@ -197,7 +202,7 @@ def _same_length(name: str, length: int, count: int) -> None:
         )
 
 
-def _apply(ends: Ends, types: bytearray, tokens: Sequence[str]) -> None:
+def _apply(ends: Ends, types: bytearray) -> None:
     for id in ends.control:
         types[id] = TokenType.CONTROL
     if ends.plain != NOTHING:
