@@ -165,21 +165,22 @@ def _read(flag: Flag, name: str, value: Any) -> Any:
     return value
 
 
-def _adopt(command: TyperCommand | TyperGroup) -> None:
-    """Let every option of a command be read by its flag."""
-    flags: dict[str, Flag] = getattr(command.callback, "flags", {})
-    for option in command.params:
+def _adopted(params: Any, callback: Command | None) -> Any:
+    """Let every option be read by its flag; one without a flag, such as `--help`, is a switch."""
+    flags: dict[str, Flag] = getattr(callback, "flags", {})
+    for option in params:
         if isinstance(option, TyperOption):
             option.__class__ = FlagOption
             option.flag = flags.get(option.name or "")  # type: ignore[attr-defined]
+    return params
 
 
 class FlagCommand(TyperCommand):
     """A command whose help is written from its groups."""
 
-    def __init__(self, *args: Any, **more: Any) -> None:
-        super().__init__(*args, **more)
-        _adopt(self)
+    def get_params(self, ctx: Any) -> Any:
+        """typer's parameters, each read by its flag."""
+        return _adopted(super().get_params(ctx), self.callback)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Usage, words, options."""
@@ -191,9 +192,9 @@ class FlagCommand(TyperCommand):
 class FlagGroup(TyperGroup):
     """The program: options of the main job, and commands."""
 
-    def __init__(self, *args: Any, **more: Any) -> None:
-        super().__init__(*args, **more)
-        _adopt(self)
+    def get_params(self, ctx: Any) -> Any:
+        """typer's parameters, each read by its flag."""
+        return _adopted(super().get_params(ctx), self.callback)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """As typer does; remembers whether a command was named."""

@@ -1,0 +1,80 @@
+"""The help pages, word for word; and that nothing heavy is loaded to print them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.fake import Program
+from tests.golden_files import GOLDEN
+from turbodflash_cli.app import GRAMMARS
+from turbodflash_cli.argv import ROOT
+
+PAGES = GOLDEN / "cli"
+ROOT_FOLDER = Path(__file__).parents[2]
+HEAVY = ("numpy", "numba", "llvmlite", "torch", "prompt_toolkit", "tokenizers", "jinja2", "gguf")
+HEAVY_FOR_TYPER = ("pydantic", "rich")
+
+
+@pytest.mark.parametrize("argv", ["-h", "--help-all", "bench -h", "inspect -h"])
+def test_the_page_is_as_kept(program: Program, argv: str) -> None:
+    """After a wanted change: write the new page to the file and look at the difference."""
+    result = program(*argv.split())
+    name = argv.replace(" ", "").replace("--", "-").replace("-", "_").strip("_") + ".txt"
+    assert (result.code, result.err) == (0, "")
+    assert result.out == (PAGES / name).read_text(encoding="utf-8")
+
+
+def test_every_spelling_is_on_the_long_page(program: Program) -> None:
+    page = program("--help-all").out.replace(",", " ").split()
+    grammar = GRAMMARS[ROOT]
+    assert grammar is not None
+    assert set(grammar.flags) <= set(page)
+
+
+def test_the_short_page_fits_a_person(program: Program) -> None:
+    page = program("-h").out
+    assert len(page.splitlines()) <= 100
+    assert all(len(line) <= 80 for line in page.splitlines())
+
+
+def test_help_has_no_colours(program: Program) -> None:
+    assert "\x1b" not in program("-h", tty="out err").out
+
+
+def test_the_version_is_on_stdout(program: Program) -> None:
+    result = program("--version")
+    assert (result.code, result.err) == (0, "")
+    assert result.out.startswith("turbodflash ")
+
+
+def loaded_after(*argv: str) -> list[str]:
+    """Modules that are loaded when the program has done its work."""
+    script = "import sys; from turbodflash_cli.app import main; main(); print(*sys.modules)"
+    paths = [str(ROOT_FOLDER / part) for part in ("", "engine", "kernels")]
+    done = subprocess.run(
+        [sys.executable, "-c", script, *argv],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return done.stdout.splitlines()[-1].split()
+
+
+@pytest.mark.parametrize("argv", [["--help"], ["--help-all"], ["bench", "-h"], ["--bogus"]])
+def test_help_loads_nothing_heavy(argv: list[str]) -> None:
+    loaded = loaded_after(*argv)
+    assert "turbodflash_cli.app" in loaded
+    assert set(loaded) & {*HEAVY, *HEAVY_FOR_TYPER} == set()
+
+
+def test_parsing_loads_nothing_heavy() -> None:
+    """Reading options is on the way to the first token: typer's own converters would cost 0.2 s."""
+    loaded = loaded_after("-f", "no such file", "--temp", "0", "-c", "4k", "-r", "x")
+    assert "turbodflash_cli.run" in loaded
+    assert set(loaded) & {*HEAVY, *HEAVY_FOR_TYPER} == set()
