@@ -34,12 +34,12 @@ clean:
 # The stamps say when an installation was last made equal to pyproject.toml and constraints.txt.
 $(VENV)/.runtime: pyproject.toml constraints.txt | $(BIN)/python
 	@echo "installing turbodflash into $(VENV)"
-	$(PIP) install --quiet --editable . --constraint constraints.txt
+	$(PIP) install -qq --editable . --constraint constraints.txt
 	@touch $@
 
 $(VENV)/.dev: pyproject.toml constraints.txt | $(BIN)/python
 	@echo "installing turbodflash and its development tools into $(VENV)"
-	$(PIP) install --quiet --editable '.[dev]' --constraint constraints.txt
+	$(PIP) install -qq --editable '.[dev]' --constraint constraints.txt
 	@touch $(VENV)/.runtime $@
 
 # Some distributions ship venv without ensurepip; their own pip then brings one in.
