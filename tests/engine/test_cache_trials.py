@@ -1,0 +1,148 @@
+"""The trial law: keeping n of a block is the same as feeding only those n."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from turbodflash_engine.cache import Cache, DenseLayer
+from turbodflash_engine.errors import DoesNotFit
+from turbodflash_kernels.device import open_device
+from turbodflash_kernels.op import Rope
+
+CAPACITY = 64
+HEADS, HEAD_DIM = 2, 4
+
+tokens = st.lists(st.integers(0, 99), min_size=1, max_size=6)
+blocks = st.lists(st.tuples(tokens, st.integers(0, 6)), max_size=8)
+
+
+class Recurrent:
+    """A layer whose state folds all tokens into one number: it can only undo what it kept."""
+
+    nbytes = 8
+
+    def __init__(self) -> None:
+        self.state = 1
+        self.trail: list[int] = []
+
+    def feed(self, token: int) -> None:
+        self.trail.append(token)
+        self.state = (self.state * 31 + token) % 1_000_003
+
+    def mark(self) -> int:
+        self.trail = []
+        return self.state
+
+    def restore(self, mark: int, keep: int) -> None:
+        kept, self.state = self.trail[:keep], mark
+        for token in kept:
+            self.feed(token)
+
+    def truncate(self, length: int) -> None:
+        assert not length
+        self.state, self.trail = 1, []
+
+
+class Memory:
+    """A stack of a dense and a recurrent layer, fed without a model."""
+
+    def __init__(self) -> None:
+        device = open_device("reference")
+        device.poison = True
+        self.kv = device.kv("f32", "f32", CAPACITY, HEADS, HEAD_DIM, HEAD_DIM)
+        still = Rope("norm", HEAD_DIM, np.zeros(HEAD_DIM // 2, np.float32))
+        shape = {"heads": HEADS, "kv_heads": HEADS, "head_dim": HEAD_DIM}
+        self.store = device.bind("rope_store", kv=self.kv, **shape, rope=still)
+        self.recurrent = Recurrent()
+        self.cache = Cache([DenseLayer(self.kv), self.recurrent], CAPACITY)
+
+    def feed(self, block: Sequence[int]) -> None:
+        rows = np.repeat(np.array(block, np.float32)[:, None], 3 * HEADS * HEAD_DIM, axis=1)
+        self.store(rows, np.arange(len(block), dtype=np.int32) + self.cache.length)
+        for token in block:
+            self.recurrent.feed(token)
+        self.cache.advance(len(block))
+
+    def contents(self) -> tuple[object, ...]:
+        k, v = self.kv.read(0, self.cache.length)
+        return self.cache.length, k.tolist(), v.tolist(), self.recurrent.state
+
+
+@given(blocks)
+def test_keeping_n_of_a_block_is_the_same_as_feeding_only_those(
+    blocks: list[tuple[list[int], int]],
+) -> None:
+    tried, straight = Memory(), Memory()
+    for block, wanted in blocks:
+        kept = min(wanted, len(block))
+        with tried.cache.trial() as trial:
+            tried.feed(block)
+            trial.keep(kept)
+        straight.feed(block[:kept])
+    assert tried.contents() == straight.contents()
+
+
+@given(tokens, tokens, st.booleans())
+def test_an_exception_keeps_nothing(before: list[int], block: list[int], claimed: bool) -> None:
+    memory = Memory()
+    memory.feed(before)
+    contents = memory.contents()
+
+    def fail() -> None:
+        with memory.cache.trial() as trial:
+            memory.feed(block)
+            if claimed:
+                trial.keep(len(block))
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        fail()
+    assert memory.contents() == contents
+
+
+@given(tokens, st.integers(0, 6))
+def test_a_dense_cache_is_cut_to_any_beginning(block: list[int], wanted: int) -> None:
+    length = min(wanted, len(block))
+    cut, straight = Memory(), Memory()
+    for memory in (cut, straight):
+        memory.cache.layers = memory.cache.layers[:1]
+    cut.feed(block)
+    cut.cache.truncate(length)
+    straight.feed(block[:length])
+    assert cut.contents()[:3] == straight.contents()[:3]
+
+
+@pytest.mark.parametrize("claim", [-1, 4])
+def test_more_than_was_fed_cannot_be_kept(claim: int) -> None:
+    memory = Memory()
+
+    def overclaim() -> None:
+        with memory.cache.trial() as trial:
+            memory.feed([1, 2, 3])
+            trial.keep(claim)
+
+    with pytest.raises(ValueError, match=f"cannot keep {claim} tokens of a trial that was fed 3"):
+        overclaim()
+    assert memory.cache.length == 0
+
+
+def test_a_full_cache_says_so_and_stays_as_it_is() -> None:
+    memory = Memory()
+    memory.cache.advance(CAPACITY - 1)
+    memory.cache.reserve(1)
+    with pytest.raises(DoesNotFit, match="2 tokens more than 63 are over 64"):
+        memory.cache.reserve(2)
+    with pytest.raises(DoesNotFit):
+        memory.cache.advance(2)
+    assert memory.cache.length == CAPACITY - 1
+
+
+@pytest.mark.parametrize("length", [-1, 1])
+def test_a_cache_is_not_cut_to_what_it_does_not_hold(length: int) -> None:
+    with pytest.raises(ValueError, match=f"cannot cut a cache of 0 tokens to {length}"):
+        Memory().cache.truncate(length)

@@ -1,0 +1,117 @@
+"""The same numbers as the recorded ones, on every device."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from tests.engine.tiny_models import build, golden, tiny
+from tests.golden_files import GOLDEN, shared_golden
+from tests.kernels.devices import PRESENT
+from turbodflash_engine.gguf import open_gguf
+from turbodflash_engine.models._base import Model
+from turbodflash_kernels.device import open_device
+
+QUANTISED = sorted(
+    {
+        path.name.removeprefix("tiny-llama-q-").removesuffix(".gguf.xz")
+        for path in [*(GOLDEN / "models").iterdir(), *shared_golden("models/*")]
+        if path.name.startswith("tiny-llama-q-")
+    }
+)
+
+
+def worst(ours: NDArray[np.float32], recorded: NDArray[np.float32]) -> float:
+    return float(np.abs(ours - recorded).max())
+
+
+def all_logits(model: Model, tokens: NDArray[np.int32]) -> NDArray[np.float32]:
+    return model([int(token) for token in tokens], logits=len(tokens)).logits.copy()
+
+
+@pytest.mark.parametrize("device", PRESENT)
+def test_a_prompt_has_the_recorded_logits(device: str) -> None:
+    recorded = golden("llama")
+    logits = all_logits(tiny("llama", open_device(device)), recorded["tokens"])
+    assert worst(logits, recorded["logits"]) <= recorded["atol"]
+    assert logits[-1].argmax() == recorded["greedy_tokens"][0]
+
+
+@pytest.mark.parametrize("device", PRESENT)
+def test_a_long_prompt_has_the_recorded_logits(device: str) -> None:
+    recorded = golden("llama")
+    logits = all_logits(tiny("llama", open_device(device)), recorded["long_tokens"])
+    assert worst(logits[-32:], recorded["long_logits_last32"]) <= recorded["atol"]
+    np.testing.assert_array_equal(logits.argmax(axis=1), recorded["long_argmax"])
+
+
+@pytest.mark.parametrize("device", PRESENT)
+def test_steps_have_the_recorded_logits(device: str) -> None:
+    recorded = golden("llama")
+    model = tiny("llama", open_device(device))
+    model([int(token) for token in recorded["tokens"]])
+    for step, token in enumerate(recorded["greedy_tokens"][:-1]):
+        logits = model([int(token)]).logits[0]
+        assert worst(logits, recorded["decode_logits"][step]) <= recorded["atol"]
+        assert logits.argmax() == recorded["greedy_tokens"][step + 1]
+
+
+@pytest.mark.parametrize("device", PRESENT)
+def test_taps_have_the_recorded_residual_stream(device: str) -> None:
+    recorded = golden("llama")
+    opened = open_device(device)
+    model = tiny("llama", opened)
+    tokens = [int(token) for token in recorded["tokens"]]
+    taps = model(tokens, taps=(3, 0, 2)).taps
+    for tap, layer in zip(taps, (3, 0, 2), strict=True):
+        assert worst(opened.read(tap), recorded["layer_inputs"][layer]) <= recorded["atol"]
+
+
+@pytest.mark.parametrize("kind", QUANTISED)
+@pytest.mark.parametrize("device", PRESENT)
+def test_quantised_models_are_as_close_as_promised(device: str, kind: str) -> None:
+    """A device that rounds activations may be as far off as the field's usual program is."""
+    recorded = golden("llama-q-quant")
+    logits = all_logits(tiny(f"llama-q-{kind}", open_device(device)), recorded["tokens"])
+    allowed = 1e-4 if device == "reference" else recorded[f"{kind}_stock_vs_exact"]
+    assert worst(logits[-24:], recorded[f"{kind}_exact_last24"]) <= allowed
+
+
+def real_model() -> list[Path]:
+    """The default model, where it is: named by a variable, or kept by the command line."""
+    caches = [os.environ.get("TURBODFLASH_CACHE"), os.environ.get("XDG_CACHE_HOME")]
+    roots = [caches[0] or "", f"{caches[1] or Path.home() / '.cache'}/turbodflash"]
+    kept = [Path(root) / "models" / "SmolLM2-135M-Instruct.Q4_1.gguf" for root in roots if root]
+    named = os.environ.get("TURBODFLASH_TEST_MODEL")
+    return [path for path in [*([Path(named)] if named else []), *kept] if path.is_file()][:1]
+
+
+# device: perplexity may differ by this share; the best token must agree this often
+PROMISED = {"reference": (0.001, 1.0), "cpu": (0.0075, 0.98)}
+
+
+@pytest.mark.parametrize("path", real_model(), ids=lambda path: path.stem)
+@pytest.mark.parametrize("device", PRESENT)
+def test_a_real_model_reads_a_real_text_as_recorded(device: str, path: Path) -> None:
+    with np.load(GOLDEN / "real" / "smollm2.npz") as arrays:
+        recorded = dict(arrays)
+    assert hashlib.sha256(path.read_bytes()).hexdigest() == str(recorded["model_sha256"])
+    # plain numpy takes 30 ms a token: it reads the first part of the text
+    count = 160 if device == "reference" else len(recorded["tokens"])
+    with open_gguf(path) as file:
+        model = build(file.metadata, file.tensors, open_device(device), positions=512, kv="f16")
+    tokens = recorded["tokens"][:count]
+    logits = all_logits(model, tokens).astype(np.float64)
+
+    largest = logits.max(axis=1)
+    normaliser = largest + np.log(np.exp(logits - largest[:, None]).sum(axis=1))
+    ours = normaliser[:-1] - logits[np.arange(count - 1), tokens[1:]]
+    exact = (recorded["exact_logsumexp"][:-1] - recorded["exact_next_token_logits"])[: count - 1]
+    share, agreement = PROMISED[device]
+    assert abs(np.exp(ours.mean() - exact.mean()) - 1) <= share
+    assert (logits.argmax(axis=1) == recorded["exact_best"][:count]).mean() >= agreement
