@@ -35,6 +35,7 @@ class Loaded:
     tokenizer: Tokenizer
     template: ChatTemplate
     info: ModelInfo
+    device: Device
 
 
 def load(options: LoadOptions, progress: Report | None = None) -> Loaded:
@@ -73,7 +74,7 @@ def load(options: LoadOptions, progress: Report | None = None) -> Loaded:
     if options.warmup:
         model([max(tokenizer.bos_id, 0)])
         model.cache.truncate(0)
-    return Loaded(model, tokenizer, template, info)
+    return Loaded(model, tokenizer, template, info, device)
 
 
 def _speech(meta: Metadata, template: str) -> tuple[Tokenizer, ChatTemplate]:
@@ -160,7 +161,7 @@ def _file_type(file: GgufFile) -> str:
 
 
 class _Meter:
-    """Counts bytes of the file and reports each hundredth."""
+    """Counts bytes of the file and reports each hundredth, and the end."""
 
     def __init__(self, report: Report, total: int) -> None:
         self._report, self._total, self._lock = report, total, Lock()
@@ -170,7 +171,7 @@ class _Meter:
     def add(self, nbytes: int) -> None:
         with self._lock:
             self._done += nbytes
-            if self._done >= self._next:
+            if self._done >= min(self._next, self._total):
                 self._next = self._done + self._total // 100
                 self._report(Progress("loading", self._done, self._total, "bytes"))
 
