@@ -47,5 +47,5 @@ $(BIN)/python:
 	@$(PYTHON) -c 'import sys; (3, 10) <= sys.version_info < (3, 14) or sys.exit("turbodflash needs Python 3.10 to 3.13, and $(PYTHON) is %d.%d: make PYTHON=python3.12 ..." % sys.version_info[:2])'
 	@$(PYTHON) -m venv $(VENV) >/dev/null 2>&1 || { \
 	  $(PYTHON) -m venv --clear --without-pip $(VENV) && \
-	  $(PYTHON) -m pip install --quiet --upgrade --target \
+	  $(PYTHON) -m pip install -qq --upgrade --target \
 	    "$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')" pip; }
