@@ -69,6 +69,7 @@ def load(options: LoadOptions, progress: Report | None = None) -> Loaded:
         cache = CachePlan(plan.context, options.cache_type_k, options.cache_type_v)
         model = architecture.build(config, tensors, device, cache)
         tokenizer, template = speech.result()
+        device.flush()
         _check_vocabulary(file, tokenizer, model)
         info = _info(options, file, config, plan, device)
     if options.warmup:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from importlib import import_module
 from pkgutil import iter_modules
 from typing import Any
@@ -9,12 +10,15 @@ from typing import Any
 from turbodflash_engine.errors import Unknown
 
 
-def names(family: str) -> list[str]:
+@cache
+def names(family: str) -> tuple[str, ...]:
     """What is on the shelf, sorted, read from file names alone: no member is imported."""
     package = import_module(f"turbodflash_engine.{family}")
-    return sorted(m.name for m in iter_modules(package.__path__) if not m.name.startswith("_"))
+    found = (m.name for m in iter_modules(package.__path__) if not m.name.startswith("_"))
+    return tuple(sorted(found))
 
 
+@cache
 def find(family: str, name: str) -> Any:
     """The `PLUGIN` of one member.
 

@@ -81,7 +81,13 @@ class Device(ABC):
 
     @abstractmethod
     def pack(self, parts: Sequence[Part], cols: int) -> Weight:
-        """The parts, one below the other, as one matrix."""
+        """The parts, one below the other, as one matrix.
+
+        A device may still be decoding when this returns; `flush` waits for all that is under way.
+        """
+
+    def flush(self) -> None:
+        """Wait until everything that was asked for is done; errors of the parts are raised here."""
 
     def bytes_per_weight(self, format: Format) -> float:
         """What one weight of this format costs once packed, for planning memory."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any, ClassVar, TypeVar
 
@@ -13,6 +14,7 @@ from numpy.typing import DTypeLike, NDArray
 from turbodflash_kernels._cpu import kv, layout, weight
 from turbodflash_kernels._cpu.arena import Arena
 from turbodflash_kernels._cpu.library import Compiling, Library
+from turbodflash_kernels._cpu.memory import Memory
 from turbodflash_kernels._cpu.team import RECORD_WORDS, Team, address, aligned
 from turbodflash_kernels.device import Device
 from turbodflash_kernels.op import Part
@@ -41,10 +43,13 @@ class CpuDevice(Device):
         self.isa = self.library.isa
         self._team = Team(max(self.threads, self.threads_batch), self.library)
         self._arena = Arena()
+        self._memory = Memory()
         self._records: list[int] = []
         self._kept: list[Any] = []
         self._many = False
         self._memo: dict[Any, Any] = {}
+        self._packers: ThreadPoolExecutor | None = None
+        self._packing: list[Future[None]] = []
 
     def describe(self) -> str:
         batch = f" ({self.threads_batch} for prompts)" * (self.threads_batch != self.threads)
@@ -80,7 +85,24 @@ class CpuDevice(Device):
         return array
 
     def pack(self, parts: Sequence[Part], cols: int) -> weight.CpuWeight:
-        return weight.pack(parts, cols, self.library, self.threads_batch)
+        return weight.pack(parts, cols, self.library, self._memory, self._submit)
+
+    def _submit(self, job: weight.Job) -> None:
+        if self._packers is None:
+            self._packers = ThreadPoolExecutor(self.threads_batch, "turbodflash-pack")
+        self._packing.append(self._packers.submit(job))
+
+    def _packed(self) -> None:
+        """Wait until all weights are there; what went wrong with one is raised here."""
+        if self._packers is None:
+            return
+        packing, self._packing = self._packing, []
+        try:
+            for job in packing:
+                job.result()
+        finally:
+            self._packers.shutdown(cancel_futures=True)
+            self._packers = None
 
     def bytes_per_weight(self, format: Format) -> float:
         cols = 256
@@ -96,7 +118,14 @@ class CpuDevice(Device):
         head_dim_v: int,
     ) -> kv.CpuKV:
         return kv.make(
-            format_k, format_v, positions, kv_heads, head_dim_k, head_dim_v, self.flush
+            format_k,
+            format_v,
+            positions,
+            kv_heads,
+            head_dim_k,
+            head_dim_v,
+            self._memory,
+            self.flush,
         )
 
     # -- recording -------------------------------------------------------------------------------
@@ -123,6 +152,7 @@ class CpuDevice(Device):
 
     def flush(self) -> None:
         """Do what was recorded."""
+        self._packed()
         if self._records:
             tape, many, _ = self._take()
             self._play(tape, many)

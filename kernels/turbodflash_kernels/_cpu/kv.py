@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from turbodflash_kernels._cpu.team import aligned
+from turbodflash_kernels._cpu.memory import Memory
 from turbodflash_kernels.errors import NoKernel
 
 CHUNK = 128
@@ -51,18 +51,17 @@ def make(
     kv_heads: int,
     head_dim_k: int,
     head_dim_v: int,
+    memory: Memory,
     flush: Callable[[], None],
 ) -> CpuKV:
     for name in (format_k, format_v):
         if name not in TYPES:
             raise NoKernel(f"the CPU has no cache type {name!r}; it has: {', '.join(TYPES)}")
     room = -(-positions // CHUNK) * CHUNK
-    k = aligned(kv_heads * room * head_dim_k, TYPES[format_k])
-    v = aligned(kv_heads * room * head_dim_v, TYPES[format_v])
     return CpuKV(
         format_k,
         format_v,
-        k.reshape(kv_heads, room // 16, head_dim_k, 16),
-        v.reshape(kv_heads, room, head_dim_v),
+        memory.take((kv_heads, room // 16, head_dim_k, 16), TYPES[format_k]),
+        memory.take((kv_heads, room, head_dim_v), TYPES[format_v]),
         flush,
     )

@@ -250,6 +250,12 @@ def _emit_below(builder: ir.IRBuilder, count: ir.Value, a: ir.Value, b: ir.Value
     return builder.select(_lane_mask(builder, count), a, b)
 
 
+def emit_prefetch(builder: ir.IRBuilder, address: ir.Value) -> None:
+    where = pointer(builder, address)
+    call(builder, "llvm.prefetch.p0", ir.VoidType(), where, I32(0), I32(3), I32(1))
+
+
+prefetch = _intrinsic("prefetch", types.void, (_int,), emit_prefetch)
 vsplat = _intrinsic("vsplat", f32x16, (_float,), _emit_splat)
 vfma = _intrinsic("vfma", f32x16, (f32x16, f32x16, f32x16), fma)
 vmax = _intrinsic("vmax", f32x16, (f32x16, f32x16), _emit_vmax)

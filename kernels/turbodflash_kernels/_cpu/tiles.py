@@ -24,11 +24,11 @@ from turbodflash_kernels._cpu.simd import (
     I16,
     I32,
     I64,
-    PTR,
     V_F32,
     V_I32,
     call,
     constant_splat,
+    emit_prefetch,
     fma,
     load,
     splat,
@@ -86,13 +86,6 @@ def pinned(builder: Builder, values: Values) -> Values:
     constraint = ",".join(["=x"] * count + [str(i) for i in range(count)] + ["~{memory}"])
     result = builder.asm(kind, "", constraint, values, side_effect=True)
     return [builder.extract_value(result, i) for i in range(count)]
-
-
-def prefetch(builder: Builder, address: ir.Value, size: int) -> None:
-    """Ask for the cache lines of size bytes that lie AHEAD bytes further on."""
-    for line in range(0, size, 64):
-        where = builder.inttoptr(plus(builder, address, AHEAD + line), PTR)
-        call(builder, "llvm.prefetch.p0", ir.VoidType(), where, I32(0), I32(3), I32(1))
 
 
 # -- codes ---------------------------------------------------------------------------------------------
@@ -410,7 +403,8 @@ class _QuantisedTile:
         builder, fmt = self.builder, self.fmt
         rows = [offset(builder, row, index, layout.BLOCK) for row in self.code_rows]
         if self.rows <= PREFETCH_ROWS:
-            prefetch(builder, address, layout.block_bytes(fmt))
+            for line in range(0, layout.block_bytes(fmt), 64):
+                emit_prefetch(builder, plus(builder, address, AHEAD + line))
         parts = layout.BLOCK // fmt.block
         size = layout.factor_bytes(fmt)
         at = layout.code_bytes(fmt)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,9 +11,12 @@ from numpy.typing import NDArray
 
 from turbodflash_kernels._cpu import layout
 from turbodflash_kernels._cpu.library import Library
-from turbodflash_kernels._cpu.team import address, aligned
+from turbodflash_kernels._cpu.memory import Memory
+from turbodflash_kernels._cpu.team import address
 from turbodflash_kernels.op import Part
 from turbodflash_kernels.planar import Format, Planar
+
+Job = Callable[[], None]
 
 CHUNK_BYTES = 1 << 18  # codes decoded at once: they should stay in the second-level cache
 
@@ -54,22 +56,25 @@ class CpuWeight:
         return sum(part.tiles.nbytes for part in self.parts)
 
 
-def pack(parts: Sequence[Part], cols: int, library: Library, threads: int) -> CpuWeight:
-    """Decode and pack all rows, chunk by chunk, in parallel."""
-    jobs: list[Callable[[], None]] = []
+def pack(
+    parts: Sequence[Part],
+    cols: int,
+    library: Library,
+    memory: Memory,
+    submit: Callable[[Job], object],
+) -> CpuWeight:
+    """Hand in jobs that decode and pack all rows, chunk by chunk, in any order, side by side.
+
+    The weight is there at once; its contents are when all jobs are done.
+    """
     packed = []
     for group in _runs(parts):
         fmt, rows = group[0].format, sum(part.rows for part in group)
-        tiles = aligned(-(-rows // layout.TILE) * layout.tile_bytes(fmt, cols), np.uint8)
+        size = -(-rows // layout.TILE) * layout.tile_bytes(fmt, cols)
+        tiles = memory.take((size,), np.uint8)
         packed.append(PackedPart(fmt, rows, cols, tiles))
-        jobs += _jobs(packed[-1], group, _packer(fmt, library))
-    if threads == 1:
-        for job in jobs:
-            job()
-    else:
-        with ThreadPoolExecutor(threads) as pool:
-            for done in [pool.submit(job) for job in jobs]:
-                done.result()
+        for job in _jobs(packed[-1], group, _packer(fmt, library)):
+            submit(job)
     return CpuWeight(tuple(packed), cols)
 
 
@@ -87,9 +92,9 @@ def _runs(parts: Sequence[Part]) -> list[list[Part]]:
 
 def _jobs(
     target: PackedPart, parts: list[Part], packer: Callable[..., None]
-) -> list[Callable[[], None]]:
+) -> list[Job]:
     step = max(CHUNK_BYTES // target.cols // layout.TILE, 1) * layout.TILE
-    jobs: list[Callable[[], None]] = []
+    jobs: list[Job] = []
     first = 0
     for part in parts:
         for start in range(0, part.rows, step):
@@ -102,7 +107,7 @@ def _jobs(
 
 def _job(
     target: PackedPart, part: Part, start: int, stop: int, at: int, packer: Callable[..., None]
-) -> Callable[[], None]:
+) -> Job:
     def run() -> None:
         planar = part.decode(start, stop)
         arrays = [np.ascontiguousarray(a) for a in _arrays(planar)]

@@ -16,6 +16,7 @@ from turbodflash_kernels._cpu.simd import (
     load_f32,
     load_i32,
     load_i64,
+    prefetch,
     store_f32,
     vbelow,
     vexp,
@@ -107,14 +108,23 @@ def _partials(format_k: str, format_v: str):
         store_f32(partial + 4 * head_dim + 4, vsum(total))
 
     @inline
-    def chunk(q0, q1, q2, q3, n0, n1, n2, n3, k, v, head_dim, scale, scores, p0, p1, p2, p3):
-        """Query i sees the first n_i keys of the chunk at k, v (none if n_i <= 0)."""
+    def chunk(
+        q0, q1, q2, q3, n0, n1, n2, n3, k, v, head_dim, scale, scores, p0, p1, p2, p3, fetch
+    ):
+        """Query i sees the first n_i keys of the chunk at k, v (none if n_i <= 0).
+
+        fetch: ask memory for the values while the keys are at work, and for the next chunk's keys
+        while the values are: the processor alone overlaps too little of reading and computing.
+        """
         s0 = scores
         s1, s2, s3 = s0 + 4 * CHUNK, s0 + 8 * CHUNK, s0 + 12 * CHUNK
         seen = min(max(max(n0, n1), max(n2, n3)), CHUNK)
         factor, lowest = vsplat(scale), vsplat(LOWEST)
         for i in range(0, seen, 16):
             keys = k + i * head_dim * k_size
+            if fetch:
+                for line in range(0, 16 * head_dim * v_size, 64):
+                    prefetch(v + i * head_dim * v_size + line)
             a0 = a1 = a2 = a3 = vsplat(np.float32(0.0))
             for d in range(head_dim):
                 key = load_k(keys + d * 16 * k_size)
@@ -134,6 +144,10 @@ def _partials(format_k: str, format_v: str):
             a0 = a1 = a2 = a3 = vsplat(np.float32(0.0))
             for i in range(seen):
                 value = load_v(v + (i * head_dim + d) * v_size)
+                if fetch and d == 0:
+                    next_keys = k + (CHUNK + i) * head_dim * k_size
+                    for line in range(0, head_dim * k_size, 64):
+                        prefetch(next_keys + line)
                 a0 = vfma(value, vsplat(load_f32(s0 + 4 * i)), a0)
                 a1 = vfma(value, vsplat(load_f32(s1 + 4 * i)), a1)
                 a2 = vfma(value, vsplat(load_f32(s2 + 4 * i)), a2)
@@ -176,6 +190,7 @@ def _partials(format_k: str, format_v: str):
                 out + (j1 - first) * size,
                 out + (j2 - first) * size,
                 out + (j3 - first) * size,
+                j == first,
             )
 
     return partials
@@ -191,7 +206,7 @@ def chunks_of(positions, n):
 
 
 def split(format_k: str, format_v: str):
-    """Few rows: task = (split, K/V head); a split takes every splits-th chunk.
+    """Few rows: task = (split, K/V head); a split takes neighbouring chunks.
 
     words: q, q_stride, positions, n, kv_heads, group, head_dim, scale_bits, k, k_head_bytes, v,
     v_head_bytes, out, out_stride, partials, chunks, splits. Partials: [kv_heads, chunks, n * group]
@@ -203,9 +218,10 @@ def split(format_k: str, format_v: str):
         size = 4 * (load_i64(args + 48) + EXTRA)
         head, queries = task % kv_heads, n * group
         here = load_i64(args + 112) + head * load_i64(args + 120) * queries * size
-        for c in range(
-            task // kv_heads, chunks_of(load_i64(args + 16), n), load_i64(args + 128)
-        ):
+        chunks, splits = chunks_of(load_i64(args + 16), n), load_i64(args + 128)
+        each = (chunks + splits - 1) // splits
+        first = task // kv_heads * each
+        for c in range(first, min(first + each, chunks)):
             partials(args, head, 0, queries, c, scratch, here + c * queries * size)
 
     return kernel

@@ -14,7 +14,7 @@ from turbodflash_kernels.op import Array
 
 ROWS_PER_TASK = 16
 EXTRA = 16  # as in cpu.py
-SPLITS_PER_THREAD = 2
+SPLITS_PER_THREAD = 4
 
 
 def refuse(

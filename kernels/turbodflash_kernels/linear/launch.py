@@ -14,7 +14,7 @@ from turbodflash_kernels._cpu.team import address
 from turbodflash_kernels._cpu.weight import CpuWeight, PackedPart
 from turbodflash_kernels.op import Array, Gated, Prologue, RmsNorm
 
-TASKS_PER_THREAD = 4  # few rows: enough to even out a core that is late, few enough to be cheap
+TASKS_PER_THREAD = 16  # few rows: enough to even out a core that is late, few enough to be cheap
 ROWS_PER_TASK = 64  # many rows: their codes stay in the second-level cache
 TILES_PER_TASK = 8
 PREPARED_PER_TASK = 4

@@ -1,0 +1,48 @@
+"""Long-lived memory in huge pages.
+
+A token reads every weight once. In 4 KB pages that is a page walk every 64 cache lines, and the
+processor's prefetching stops at every page's end: a fifth of the bandwidth.
+"""
+
+from __future__ import annotations
+
+import mmap
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+HUGE_PAGE = 2 << 20
+SLAB_BYTES = 32 << 20
+LINE = 64
+
+
+class Memory:
+    """Hands out zeroed arrays from large mappings; they are never given back one by one."""
+
+    def __init__(self) -> None:
+        self._slab = np.empty(0, np.uint8)
+        self._used = 0
+
+    def take(self, shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
+        """Zeros that start on a cache line (untouched memory: the system gives it on first use)."""
+        dtype = np.dtype(dtype)
+        size = prod(shape) * dtype.itemsize
+        start = -(-self._used // LINE) * LINE
+        if start + size > len(self._slab):
+            self._slab, start = _huge(max(size, SLAB_BYTES)), 0
+        self._used = start + size
+        return self._slab[start : start + size].view(dtype).reshape(shape)
+
+
+def _huge(size: int) -> NDArray[np.uint8]:
+    mapping = mmap.mmap(-1, -(-size // HUGE_PAGE) * HUGE_PAGE + HUGE_PAGE)
+    if hasattr(mmap, "MADV_HUGEPAGE"):
+        try:
+            mapping.madvise(mmap.MADV_HUGEPAGE)
+        except OSError:
+            pass  # a kernel without huge pages: the same memory, a little slower
+    whole = np.frombuffer(mapping, np.uint8)
+    start = -whole.__array_interface__["data"][0] % HUGE_PAGE
+    return whole[start : start + size]
