@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
@@ -24,11 +23,11 @@ from turbodflash_cli.flags import (
     SamplingFlags,
 )
 from turbodflash_cli.flags.report import BenchFlags, InspectFlags
+from turbodflash_cli.interrupt import CODE as INTERRUPTED
+from turbodflash_cli.interrupt import obey_termination
 from turbodflash_cli.models import app as models
 from turbodflash_cli.terminal import Terminal, use_utf8
 from turbodflash_engine import BadUsage, TurbodflashError
-
-INTERRUPTED = 130
 
 app = typer.Typer(
     help="Run open language models from GGUF files.",
@@ -134,7 +133,7 @@ def inspect(
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the program; the result is its exit code."""
     use_utf8()
-    _terminate_like_an_interrupt()
+    obey_termination()
     terminal = Terminal()
     try:
         words = list(sys.argv[1:] if argv is None else argv)
@@ -190,9 +189,3 @@ def _confess(terminal: Terminal, error: Exception) -> int:
 def _is_completion() -> bool:
     """Whether a shell asks for completions through typer."""
     return f"_{PROGRAM.upper()}_COMPLETE" in os.environ
-
-
-def _terminate_like_an_interrupt() -> None:
-    """A polite kill unwinds like Ctrl-C, so that files and terminal are left in order."""
-    with suppress(ValueError):  # not the main thread
-        signal.signal(signal.SIGTERM, signal.default_int_handler)

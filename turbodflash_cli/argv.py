@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 
 from turbodflash_cli import foreign
-from turbodflash_cli.flags import Flag, flags_of
+from turbodflash_cli.flags import Flag, Group, flags_of
 from turbodflash_engine import BadUsage
 
 ROOT = ""
@@ -34,7 +34,7 @@ class Grammar:
     words: int = 0
 
     @classmethod
-    def of(cls, *groups: type, words: int = 0) -> Grammar:
+    def of(cls, *groups: type[Group], words: int = 0) -> Grammar:
         """The grammar of a command with these groups of options."""
         flags = [each for group in groups for _, each in flags_of(group)]
         return cls({name: each for each in flags for name in (*each.names, *each.off)}, words)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from turbodflash_cli import report, slash
 from turbodflash_cli.flags import OutputFlags, PromptFlags
+from turbodflash_cli.interrupt import Terminated
 from turbodflash_cli.opening import summary
 from turbodflash_cli.paint import Aloud, Manner
 from turbodflash_cli.reader import Reader, open_reader
@@ -129,6 +130,8 @@ class Chat:
         if answer.text or not answer.interrupted:
             self.messages = [*messages, report.said(answer)]
         self._after(answer.finished)
+        if answer.terminated:
+            raise Terminated
         return True
 
     def _after(self, finished: Finished) -> None:
@@ -155,6 +158,8 @@ class Chat:
         while True:
             try:
                 line = self.reader.read(self._prompt())
+            except Terminated:
+                raise
             except KeyboardInterrupt:
                 if warned:
                     return
@@ -175,6 +180,10 @@ class Chat:
             message = slash.obey(self, line)
         except slash.Leave:
             return False
+        except Terminated:
+            raise
+        except KeyboardInterrupt:  # the command was stopped, the chat goes on
+            return True
         except TurbodflashError as error:
             self.terminal.fail(error)
             return True

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass
 from functools import wraps
 from inspect import Parameter, Signature, signature
 from typing import Annotated, Any, get_type_hints
@@ -12,7 +12,7 @@ from typing import Annotated, Any, get_type_hints
 import typer
 from typer.core import TyperCommand, TyperGroup, TyperOption
 
-from turbodflash_cli.flags import Flag, flags_of
+from turbodflash_cli.flags import Flag, Group, flags_of
 from turbodflash_cli.flags.values import on_off
 from turbodflash_cli.help import (
     write_commands,
@@ -81,9 +81,9 @@ def flagged(command: Command) -> Command:
     return spread
 
 
-def _filled(group: type, values: dict[str, Any]) -> Any:
+def _filled(group: type[Group], values: dict[str, Any]) -> Any:
     """A group with its values taken out of all. typer makes lists of tuples and None of nothing."""
-    given = {each.name: values.pop(each.name) for each in fields(group)}
+    given = {name: values.pop(name) for name, _ in flags_of(group)}
     return group(
         **{
             name: tuple(value) if isinstance(value, list) else value
@@ -94,19 +94,19 @@ def _filled(group: type, values: dict[str, Any]) -> Any:
 
 
 def _is_group(hint: Any) -> bool:
-    return isinstance(hint, type) and is_dataclass(hint)
+    return isinstance(hint, type) and issubclass(hint, Group)
 
 
-def _parameters(group: type) -> Iterator[Parameter]:
+def _parameters(group: type[Group]) -> Iterator[Parameter]:
     """What typer shall know of a group: spellings and shape; values are read by the flag itself."""
-    defaults = {each.name: each.default for each in fields(group)}
     for name, flag in flags_of(group):
         if flag.many:
             shape: Any = list[str] | None
         else:
             shape = str | None if flag.takes_value else bool | None
         option = typer.Option(
-            "/".join((flag.canonical, flag.canonical_off)) if flag.off else flag.canonical,
+            *flag.names,
+            *(f" /{name}" for name in flag.off),  # typer's way to write a spelling for "off"
             envvar=flag.env or None,
             metavar=flag.metavar or None,
             help=flag.help,
@@ -115,7 +115,7 @@ def _parameters(group: type) -> Iterator[Parameter]:
         yield Parameter(
             name,
             Parameter.KEYWORD_ONLY,
-            default=defaults[name] or None if flag.many else defaults[name],
+            default=getattr(group, name) or None,
             annotation=Annotated[shape, option],
         )
 

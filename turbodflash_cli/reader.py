@@ -10,6 +10,7 @@ from typing import Protocol
 
 from turbodflash_cli.compose import entered
 from turbodflash_cli.terminal import Terminal
+from turbodflash_engine import BadUsage
 
 
 class Reader(Protocol):
@@ -36,11 +37,20 @@ class PlainReader:
         if self._terminal.in_tty:
             self._terminal.raw_err(prompt)
         so_far = ""
-        while line := sys.stdin.readline():
+        while line := _next_line():
             sent, so_far = entered(so_far + line.rstrip("\r\n"), self._multiline)
             if sent:
                 return so_far
         return so_far.rstrip("\n") or None
+
+
+def _next_line() -> str:
+    try:
+        return sys.stdin.readline()
+    except UnicodeDecodeError as error:
+        raise BadUsage(
+            f"the piped text is not UTF-8 (byte {error.start}).", hint="convert it to UTF-8"
+        ) from error
 
 
 def open_reader(

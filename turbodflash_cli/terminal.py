@@ -98,11 +98,14 @@ def may_color(color: str, tty: bool) -> bool:
 
 
 def use_utf8() -> None:
-    """Make every character printable, also where the system's encoding lacks it."""
+    """Make every character printable, and every pipe readable, whatever the system's encoding."""
     for stream in (sys.stdout, sys.stderr):
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure is not None:
             reconfigure(encoding="utf-8", errors="replace")
+    reconfigure = getattr(sys.stdin, "reconfigure", None)
+    if reconfigure is not None:
+        reconfigure(encoding="utf-8", errors="strict")
 
 
 def _dumb() -> bool:

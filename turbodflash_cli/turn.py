@@ -16,11 +16,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What one turn amounted to; `finished` is there also after Ctrl-C."""
+    """What one turn amounted to; `finished` is there also after Ctrl-C.
+
+    terminated: the whole program was told to end.
+    """
 
     finished: Finished
     text: str
     reasoning: str
+    terminated: bool = False
 
     @property
     def interrupted(self) -> bool:
@@ -53,4 +57,4 @@ def listen(session: Session, events: Iterator[Event], paint: Paint) -> Answer:
             paint.end()
     finished = finished or session.last
     assert finished is not None, "an answer that began has an end"
-    return Answer(finished, "".join(spoken[False]), "".join(spoken[True]))
+    return Answer(finished, "".join(spoken[False]), "".join(spoken[True]), interrupt.terminated)

@@ -258,6 +258,23 @@ def test_ctrl_c_before_the_first_word_keeps_nothing(program: Program) -> None:
     assert program.session.prompts[-1] == said("two")
 
 
+def test_a_polite_kill_ends_the_chat_as_well(program: Program) -> None:
+    stopped = [Text("par"), lambda: signal.raise_signal(signal.SIGTERM), Text("tial"), Text("no")]
+    program.session = FakeSession(stopped, ANSWERS[0])
+    result = talk(program, "one", "two")
+    assert (result.code, result.out) == (130, "partial\n")
+
+
+def test_ctrl_c_stops_a_command_but_not_the_chat(
+    chat: Program, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*nothing: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("turbodflash_cli.slash.read_text", interrupted)
+    assert talk(chat, "/read x", "one").out == "answer 1\n"
+
+
 def test_a_full_context_is_told(program: Program) -> None:
     program.session = FakeSession([Text("x"), finished("context")])
     program.session.used = 4096

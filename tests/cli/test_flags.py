@@ -144,6 +144,7 @@ REFUSED = [
     (["--chat-template-kwargs", "{x}"], "--chat-template-kwargs is not valid JSON (line 1, col"),
     (["--chat-template-kwargs", "[1]"], "--chat-template-kwargs takes a JSON object"),
     (["--chat-template-kwargs", "@no"], "--chat-template-kwargs: cannot read 'no'."),
+    (["-r", "a\udcff"], "the value of -r is not UTF-8 text."),
     (["-m", ""], "-m takes a path, not ''."),
 ]
 

@@ -52,18 +52,22 @@ def test_the_version_is_on_stdout(program: Program) -> None:
     assert result.out.startswith("turbodflash ")
 
 
-def loaded_after(*argv: str) -> list[str]:
-    """Modules that are loaded when the program has done its work."""
-    script = "import sys; from turbodflash_cli.app import main; main(); print(*sys.modules)"
+def run(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Python with these words, and the program where it can import it."""
     paths = [str(ROOT_FOLDER / part) for part in ("", "engine", "kernels")]
-    done = subprocess.run(
-        [sys.executable, "-c", script, *argv],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+    return subprocess.run(
+        [sys.executable, *words],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(paths), **environment},
         capture_output=True,
         text=True,
         check=True,
     )
-    return done.stdout.splitlines()[-1].split()
+
+
+def loaded_after(*argv: str) -> list[str]:
+    """Modules that are loaded when the program has done its work."""
+    script = "import sys; from turbodflash_cli.app import main; main(); print(*sys.modules)"
+    return run("-c", script, *argv).stdout.splitlines()[-1].split()
 
 
 @pytest.mark.parametrize("argv", [["--help"], ["--help-all"], ["bench", "-h"], ["--bogus"]])
@@ -78,3 +82,22 @@ def test_parsing_loads_nothing_heavy() -> None:
     loaded = loaded_after("-f", "no such file", "--temp", "0", "-c", "4k", "-r", "x")
     assert "turbodflash_cli.run" in loaded
     assert set(loaded) & {*HEAVY, *HEAVY_FOR_TYPER} == set()
+
+
+@pytest.mark.parametrize(
+    ("line", "completions"),
+    [
+        ("turbodflash --te", ["--temp", "--temperature"]),
+        ("turbodflash -ng", ["-ngl"]),
+        ("turbodflash -m x --no-con", ["--no-conversation"]),
+        ("turbodflash -no-c", ["-no-cnv"]),
+        ("turbodflash be", ["bench"]),
+        ("turbodflash -ctk ", ["f16", "f32"]),
+        ("turbodflash --reasoning ", ["on", "off", "auto"]),
+        ("turbodflash bench --thr", ["--threads", "--threads-batch"]),
+    ],
+)
+def test_a_shell_can_complete(line: str, completions: list[str]) -> None:
+    asked = {"_TURBODFLASH_COMPLETE": "complete_bash", "COMP_WORDS": line}
+    done = run("-m", "turbodflash_cli", COMP_CWORD=str(len(line.split(" ")) - 1), **asked)
+    assert done.stdout.split() == completions

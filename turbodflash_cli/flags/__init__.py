@@ -1,7 +1,8 @@
 """The options of the command line, in groups; each group is a heading of the help."""
 
-from turbodflash_cli.flags.compute import ComputeFlags, ContextFlags
-from turbodflash_cli.flags.flag import Flag, flag, flags_of
+from turbodflash_cli.flags.compute import ComputeFlags
+from turbodflash_cli.flags.context import ContextFlags
+from turbodflash_cli.flags.flag import Flag, Group, flag, flags_of
 from turbodflash_cli.flags.model import ModelFlags
 from turbodflash_cli.flags.output import OutputFlags
 from turbodflash_cli.flags.prompt import PromptFlags, ReasoningFlags
@@ -11,6 +12,7 @@ __all__ = [
     "ComputeFlags",
     "ContextFlags",
     "Flag",
+    "Group",
     "ModelFlags",
     "OutputFlags",
     "PromptFlags",

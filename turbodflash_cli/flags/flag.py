@@ -1,16 +1,15 @@
 """One option of the command line, declared once: its spellings, its help, how its value is read.
 
-A group of options is a frozen dataclass; a field is `Annotated` with its flag, and its default is
-what holds without the option. `panel` is the group's heading in the help. One declaration feeds the
-parser, the help, the completion and the engine. A module of groups has no postponed annotations:
-they are read when the program starts.
+A field of a group is `Annotated` with its flag, and its default is what holds without the option.
+One declaration feeds the parser, the help, the completion and the engine. A module of groups has no
+postponed annotations: they are read when the program starts.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, fields
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 from turbodflash_cli.flags.values import text
 
@@ -66,11 +65,23 @@ def flag(*names: str, help: str, **more: Any) -> Flag:
     return Flag(names, help, **more)
 
 
-def flags_of(group: type) -> Iterator[tuple[str, Flag]]:
+class Group:
+    """A few options that belong together; `panel` is their heading in the help.
+
+    Not a dataclass: a hundred fields would cost a tenth of the time that `--help` may take.
+    """
+
+    panel: ClassVar[str]
+
+    def __init__(self, **given: Any) -> None:
+        """given: values by field; what is missing keeps its default."""
+        vars(self).update(given)
+
+
+def flags_of(group: type[Group]) -> Iterator[tuple[str, Flag]]:
     """(field name, flag) of every option in a group, as declared."""
-    for each in fields(group):
-        annotated: Any = each.type
-        yield each.name, annotated.__metadata__[0]
+    for name, annotated in group.__annotations__.items():
+        yield name, annotated.__metadata__[0]
 
 
 def _first_long(names: tuple[str, ...]) -> str:

@@ -1,18 +1,16 @@
 """Which model."""
 
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, ClassVar
+from typing import Annotated
 
-from turbodflash_cli.flags.flag import flag
+from turbodflash_cli.flags.flag import Group, flag
 from turbodflash_cli.flags.values import path
 
 
-@dataclass(frozen=True, slots=True)
-class ModelFlags:
+class ModelFlags(Group):
     """A file, or a repository to fetch it from; neither = the default model of the catalogue."""
 
-    panel: ClassVar[str] = "Model"
+    panel = "Model"
 
     model: Annotated[
         Path | None,

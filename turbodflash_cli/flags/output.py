@@ -1,18 +1,16 @@
 """What is shown, and where."""
 
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, ClassVar
+from typing import Annotated
 
-from turbodflash_cli.flags.flag import flag
+from turbodflash_cli.flags.flag import Group, flag
 from turbodflash_cli.flags.values import on_off_auto, path, whole
 
 
-@dataclass(frozen=True, slots=True)
-class OutputFlags:
+class OutputFlags(Group):
     """Generated text goes to stdout, everything else to stderr."""
 
-    panel: ClassVar[str] = "Output and logging"
+    panel = "Output and logging"
 
     json: Annotated[
         bool, flag("--json", help="One JSON object on stdout instead of text.", common=True)

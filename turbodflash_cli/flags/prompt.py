@@ -1,18 +1,16 @@
 """What the model is asked, and how its thoughts are treated."""
 
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 
-from turbodflash_cli.flags.flag import flag
+from turbodflash_cli.flags.flag import Group, flag
 from turbodflash_cli.flags.values import choice, json_object, on_off_auto, path, whole
 
 
-@dataclass(frozen=True, slots=True)
-class PromptFlags:
+class PromptFlags(Group):
     """One prompt, or a chat."""
 
-    panel: ClassVar[str] = "Prompt and chat"
+    panel = "Prompt and chat"
 
     prompt: Annotated[
         str | None,
@@ -168,11 +166,10 @@ class PromptFlags:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class ReasoningFlags:
+class ReasoningFlags(Group):
     """Models that think before they answer."""
 
-    panel: ClassVar[str] = "Reasoning"
+    panel = "Reasoning"
 
     reasoning: Annotated[
         str | None,

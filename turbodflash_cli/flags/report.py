@@ -1,19 +1,17 @@
 """Options of the commands that report."""
 
-from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from typing import Annotated
 
-from turbodflash_cli.flags.flag import flag
+from turbodflash_cli.flags.flag import Group, flag
 from turbodflash_cli.flags.values import choice, on_off_auto
 
 FORMATS = ("table", "md", "json", "csv")
 
 
-@dataclass(frozen=True, slots=True)
-class BenchFlags:
+class BenchFlags(Group):
     """How a measurement is printed."""
 
-    panel: ClassVar[str] = "Report"
+    panel = "Report"
 
     format: Annotated[
         str | None,
@@ -43,11 +41,10 @@ class BenchFlags:
     verbose: Annotated[bool, flag("-v", "--verbose", help="Say more on stderr.")] = False
 
 
-@dataclass(frozen=True, slots=True)
-class InspectFlags:
+class InspectFlags(Group):
     """What is shown of a file."""
 
-    panel: ClassVar[str] = "Report"
+    panel = "Report"
 
     json: Annotated[bool, flag("--json", help="One JSON object with everything.")] = False
     tensors: Annotated[bool, flag("--tensors", help="Every tensor: name, type, shape, size.")] = (

@@ -17,13 +17,17 @@ _ESCAPES = {"n": "\n", "r": "\r", "t": "\t", "'": "'", '"': '"', "\\": "\\"}
 
 
 def text(name: str, written: str) -> str:
-    """The words as they are."""
+    """The words as they are, if they are words: bytes that are no UTF-8 reach us as surrogates."""
+    try:
+        written.encode()
+    except UnicodeEncodeError:
+        raise BadUsage(f"the value of {name} is not UTF-8 text.") from None
     return written
 
 
 def escaped(name: str, written: str) -> str:
     r"""Text in which `\n` and the like stand for the characters they mean."""
-    return unescape(written)
+    return unescape(text(name, written))
 
 
 def unescape(written: str) -> str:

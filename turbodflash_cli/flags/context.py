@@ -1,0 +1,194 @@
+"""How far the model looks back, and how that is stored."""
+
+from difflib import get_close_matches
+from typing import Annotated
+
+from turbodflash_cli.flags.flag import Group, flag
+from turbodflash_cli.flags.values import choice, number, on_off_auto, whole
+from turbodflash_engine import BadUsage
+
+CACHE_TYPES = ("f16", "f32")
+LATER_CACHE_TYPES = (
+    *("bf16", "q8_0", "q4_0", "q4_1", "iq4_nl", "q5_0", "q5_1"),
+    *("turbo2", "turbo3", "turbo4"),
+)
+
+
+def cache_type(name: str, written: str) -> str:
+    """A type the KV cache can have in this version."""
+    word = written.strip().lower()
+    if word in CACHE_TYPES:
+        return word
+    if word in LATER_CACHE_TYPES:
+        raise BadUsage(
+            f"{name} {word} is not available in this version: quantised caches come later.",
+            hint=f"use one of: {', '.join(CACHE_TYPES)}",
+        )
+    near = get_close_matches(word, CACHE_TYPES + LATER_CACHE_TYPES, n=1)
+    first = [kind for kind in near if kind in CACHE_TYPES]
+    known = dict.fromkeys((*first, *CACHE_TYPES))
+    raise BadUsage(
+        f"unknown cache type {written!r} for {name}.", hint=f"there are: {', '.join(known)}"
+    )
+
+
+def one_sequence(name: str, written: str) -> int:
+    """Only 1: one sequence is decoded at a time."""
+    if whole(low=1)(name, written) != 1:
+        raise BadUsage(
+            f"{name} {written} is not supported; one sequence is decoded at a time.",
+            hint=f"use {name} 1",
+        )
+    return 1
+
+
+class ContextFlags(Group):
+    """How much the model can look back on, and how that is stored."""
+
+    panel = "Context and KV cache"
+
+    context: Annotated[
+        int | None,
+        flag(
+            "-c",
+            "--ctx-size",
+            help="Tokens of context; 4k is 4096.",
+            metavar="N",
+            parse=whole(low=0, thousands=True),
+            env="LLAMA_ARG_CTX_SIZE",
+            default="0 = as trained",
+            common=True,
+        ),
+    ] = None
+    cache_type_k: Annotated[
+        str | None,
+        flag(
+            "-ctk",
+            "--cache-type-k",
+            help="Type of the cached keys: f16 or f32.",
+            metavar="TYPE",
+            parse=cache_type,
+            env="LLAMA_ARG_CACHE_TYPE_K",
+            default="f16",
+            choices=CACHE_TYPES,
+            common=True,
+        ),
+    ] = None
+    cache_type_v: Annotated[
+        str | None,
+        flag(
+            "-ctv",
+            "--cache-type-v",
+            help="Type of the cached values.",
+            metavar="TYPE",
+            parse=cache_type,
+            env="LLAMA_ARG_CACHE_TYPE_V",
+            default="f16",
+            choices=CACHE_TYPES,
+            common=True,
+        ),
+    ] = None
+    batch: Annotated[
+        int | None,
+        flag(
+            "-b",
+            "--batch-size",
+            help="Prompt tokens between two progress reports.",
+            metavar="N",
+            parse=whole(low=1),
+            env="LLAMA_ARG_BATCH",
+            default="2048",
+        ),
+    ] = None
+    ubatch: Annotated[
+        int | None,
+        flag(
+            "-ub",
+            "--ubatch-size",
+            help="Prompt tokens computed in one pass.",
+            metavar="N",
+            parse=whole(low=1),
+            env="LLAMA_ARG_UBATCH",
+            default="512",
+        ),
+    ] = None
+    parallel: Annotated[
+        int | None,
+        flag(
+            "-np",
+            "--parallel",
+            help="Sequences; only 1.",
+            metavar="N",
+            parse=one_sequence,
+            env="LLAMA_ARG_N_PARALLEL",
+            default="1",
+        ),
+    ] = None
+    flash_attn: Annotated[
+        str | None,
+        flag(
+            "-fa",
+            "--flash-attn",
+            help="Accepted; attention is always fused.",
+            metavar="on|off|auto",
+            parse=on_off_auto,
+            env="LLAMA_ARG_FLASH_ATTN",
+            default="auto",
+            bare="on",
+            choices=("on", "off", "auto"),
+        ),
+    ] = None
+    rope_scaling: Annotated[
+        str | None,
+        flag(
+            "--rope-scaling",
+            help="How positions beyond training are scaled.",
+            metavar="none|linear|yarn",
+            parse=choice("none", "linear", "yarn"),
+            env="LLAMA_ARG_ROPE_SCALING_TYPE",
+            default="from the model",
+            choices=("none", "linear", "yarn"),
+        ),
+    ] = None
+    rope_scale: Annotated[
+        float | None,
+        flag(
+            "--rope-scale",
+            help="Context scaling factor.",
+            metavar="N",
+            parse=number(above=0),
+            env="LLAMA_ARG_ROPE_SCALE",
+        ),
+    ] = None
+    rope_freq_base: Annotated[
+        float | None,
+        flag(
+            "--rope-freq-base",
+            help="Base of the rotary frequencies.",
+            metavar="N",
+            parse=number(above=0),
+            env="LLAMA_ARG_ROPE_FREQ_BASE",
+            default="from the model",
+        ),
+    ] = None
+    rope_freq_scale: Annotated[
+        float | None,
+        flag(
+            "--rope-freq-scale",
+            help="Factor on the rotary frequencies, 1/N of --rope-scale N.",
+            metavar="N",
+            parse=number(above=0),
+            env="LLAMA_ARG_ROPE_FREQ_SCALE",
+        ),
+    ] = None
+    yarn_orig_ctx: Annotated[
+        int | None,
+        flag(
+            "--yarn-orig-ctx",
+            help="Context the model was trained on, for YaRN.",
+            metavar="N",
+            parse=whole(low=0),
+            env="LLAMA_ARG_YARN_ORIG_CTX",
+            default="0 = from the model",
+        ),
+    ] = None
