@@ -15,7 +15,7 @@ from turbodflash_cli.terminal import Terminal
 from turbodflash_engine import BadModel
 
 if TYPE_CHECKING:
-    from turbodflash_engine.inspect import Inspection
+    from turbodflash_engine import Inspection
 
 TEMPLATE_LINES = 6
 
