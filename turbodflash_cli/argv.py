@@ -17,8 +17,9 @@ from turbodflash_engine import BadUsage
 ROOT = ""
 """The command that runs when none is named."""
 
-HELP = {"-h": "--help", "--help": "--help", "--usage": "--help", "--help-all": "--help-all"}
+HELP = dict.fromkeys(("-h", "--help", "--usage", "--help-all"), "--help")
 ROOT_ONLY = {
+    "--help-all": "--help-all",
     "--version": "--version",
     "--completion-bash": "--show-completion",
     "--show-completion": "--show-completion",
@@ -127,7 +128,7 @@ class _Scanner:
         at = 0
         while at < len(argv):
             name, glued = split(argv[at])
-            shown = HELP.get(name) or (ROOT_ONLY.get(name) if self.is_root else None)
+            shown = (ROOT_ONLY.get(name) if self.is_root else None) or HELP.get(name)
             if shown is not None:
                 return Scanned([shown], self.found.notes)
             if not is_option(argv[at]):

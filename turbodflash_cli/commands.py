@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import wraps
 from inspect import Parameter, Signature, signature
@@ -54,8 +54,8 @@ def flagged(command: Command) -> Command:
 
     @wraps(command)
     def spread(typer_context: typer.Context, **values: Any) -> Any:
-        for name, group in groups.items():
-            values[name] = _filled(group, values)
+        filled = {name: _filled(group, values) for name, group in groups.items()}
+        values |= filled
         values |= {name: typer_context.obj.terminal for name in plain if hints[name] is Terminal}
         values |= {name: typer_context for name in plain if hints[name] is typer.Context}
         try:
@@ -63,22 +63,22 @@ def flagged(command: Command) -> Command:
         except BrokenPipeError as error:
             raise ClosedPipe("the reader of the output closed it") from error
 
-    parameters = [Parameter("typer_context", Parameter.KEYWORD_ONLY, annotation=typer.Context)]
-    for name, parameter in plain.items():
-        if hints[name] not in (Terminal, typer.Context):
-            parameters.append(
-                parameter.replace(annotation=hints[name], kind=Parameter.KEYWORD_ONLY)
-            )
-    for group in groups.values():
-        parameters.extend(_parameters(group))
-    flags = {name: flag for group in groups.values() for name, flag in flags_of(group)}
-    vars(spread).update(
-        __signature__=Signature(parameters),
-        __annotations__={each.name: each.annotation for each in parameters},
-        groups=tuple(groups.values()),
-        flags=flags,
-    )
+    typers_own = [
+        parameter.replace(annotation=hints[name], kind=Parameter.KEYWORD_ONLY)
+        for name, parameter in plain.items()
+        if hints[name] not in (Terminal, typer.Context)
+    ]
+    _sign(spread, [*typers_own, *(each for g in groups.values() for each in _parameters(g))])
+    vars(spread)["groups"] = tuple(groups.values())
     return spread
+
+
+def _sign(spread: Command, parameters: Sequence[Parameter]) -> None:
+    """Show typer these parameters, and the context before them."""
+    context = Parameter("typer_context", Parameter.KEYWORD_ONLY, annotation=typer.Context)
+    shown = [context, *parameters]
+    vars(spread)["__signature__"] = Signature(shown)
+    spread.__annotations__ = {each.name: each.annotation for each in shown}
 
 
 def _filled(group: type[Group], values: dict[str, Any]) -> Any:
@@ -167,7 +167,8 @@ def _read(flag: Flag, name: str, value: Any) -> Any:
 
 def _adopted(params: Any, callback: Command | None) -> Any:
     """Let every option be read by its flag; one without a flag, such as `--help`, is a switch."""
-    flags: dict[str, Flag] = getattr(callback, "flags", {})
+    groups: tuple[type[Group], ...] = getattr(callback, "groups", ())
+    flags = {name: flag for group in groups for name, flag in flags_of(group)}
     for option in params:
         if isinstance(option, TyperOption):
             option.__class__ = FlagOption

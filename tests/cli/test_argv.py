@@ -48,6 +48,7 @@ SPELLINGS = sorted(OWN.flags)
         (["-m", "x", "bench", "-t", "2"], ["bench", "--model=x", "--threads=2"]),
         (["-m", "bench", "-p", "x"], ["--model=bench", "--prompt=x"]),
         (["bench", "-h"], ["bench", "--help"]),
+        (["bench", "--help-all"], ["bench", "--help"]),
         (["inspect", "x.gguf", "--json"], ["inspect", "x.gguf", "--json"]),
         (["inspect", "--json", "x.gguf"], ["inspect", "--json", "x.gguf"]),
         (["models", "rm", "--yes", "x"], ["models", "rm", "--yes", "x"]),
