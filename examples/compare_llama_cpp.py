@@ -17,15 +17,24 @@ import statistics
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 PROMPT_TOKENS, DECODE_TOKENS, CONTEXT = 512, 128, 1024
 SENTENCE = "Number %d: the quick brown fox jumps over the lazy dog while it reads a long book. "
-WARM_UP = "".join(SENTENCE % n for n in range(1000, 1003))
+WARM_UP = "Something else first. " + SENTENCE % 0
 Speeds = dict[str, float]
 
 
-def turbodflash(model: Path, threads: int, text: str) -> Speeds:
+def prompt_text(count: Callable[[str], int]) -> str:
+    """Plain English of nearly PROMPT_TOKENS tokens, as `count` counts them."""
+    words = "".join(SENTENCE % n for n in range(1, 60)).split(" ")
+    while count(" ".join(words)) >= PROMPT_TOKENS:
+        words.pop()
+    return " ".join(words)
+
+
+def turbodflash(model: Path, threads: int) -> Speeds:
     from turbodflash_engine import (
         Finished,
         LoadOptions,
@@ -43,7 +52,7 @@ def turbodflash(model: Path, threads: int, text: str) -> Speeds:
 
     session = open_session(LoadOptions(model=model, context=CONTEXT, threads=threads))
     run(session, WARM_UP, 16)
-    prompt = run(session, text, 0)
+    prompt = run(session, prompt_text(session.count), 0)
     decoded = run(session, "Once", DECODE_TOKENS + 1)
     return {
         "prompt_tokens": prompt.prompt_tokens - prompt.cached_tokens,
@@ -52,7 +61,7 @@ def turbodflash(model: Path, threads: int, text: str) -> Speeds:
     }
 
 
-def llama_cpp(model: Path, threads: int, text: str) -> Speeds:
+def llama_cpp(model: Path, threads: int) -> Speeds:
     import numpy as np
     from llama_cpp import Llama, llama_get_logits
 
@@ -86,7 +95,7 @@ def llama_cpp(model: Path, threads: int, text: str) -> Speeds:
 
     read(WARM_UP)
     write(16)
-    count, seconds = read(text)
+    count, seconds = read(prompt_text(lambda text: len(llama.tokenize(text.encode()))))
     read("Once")
     return {
         "prompt_tokens": count,
@@ -98,21 +107,10 @@ def llama_cpp(model: Path, threads: int, text: str) -> Speeds:
 ENGINES = {"turbodflash": turbodflash, "llama.cpp": llama_cpp}
 
 
-def prompt_text(model: Path) -> str:
-    """Plain English of at most PROMPT_TOKENS tokens."""
-    from turbodflash_engine import LoadOptions, open_session
-
-    session = open_session(LoadOptions(model=model, context=CONTEXT, warmup=False))
-    words = "".join(SENTENCE % n for n in range(60)).split(" ")
-    while session.count(" ".join(words)) >= PROMPT_TOKENS:
-        words.pop()
-    return " ".join(words)
-
-
-def turn(python: str, engine: str, model: Path, threads: int, text: str) -> Speeds:
+def turn(python: str, engine: str, model: Path, threads: int) -> Speeds:
     """Runs one engine in a process of its own."""
     command = [python, __file__, "-m", str(model), "-t", str(threads), "--engine", engine]
-    done = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         sys.exit(f"{engine} failed:\n{done.stderr}")
     speeds: Speeds = json.loads(done.stdout.splitlines()[-1])
@@ -128,11 +126,10 @@ def compare(model: Path, threads: int, rounds: int, llama_python: str) -> None:
             "or name a Python that has it with --llama-python."
         )
     pythons = {"turbodflash": sys.executable, "llama.cpp": llama_python}
-    text = prompt_text(model)
     results: dict[str, list[Speeds]] = {engine: [] for engine in ENGINES}
     for number in range(1, rounds + 1):
         for engine, python in pythons.items():
-            speeds = turn(python, engine, model, threads, text)
+            speeds = turn(python, engine, model, threads)
             results[engine].append(speeds)
             print(
                 f"round {number}  {engine:11}  prompt of {speeds['prompt_tokens']:.0f}:"
@@ -159,7 +156,7 @@ def main() -> None:
     parser.add_argument("--engine", choices=ENGINES, help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.engine:
-        print(json.dumps(ENGINES[given.engine](given.model, given.threads, sys.stdin.read())))
+        print(json.dumps(ENGINES[given.engine](given.model, given.threads)))
         return
     if given.model is None:
         from turbodflash_cli.fetch import resolve
