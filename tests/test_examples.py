@@ -1,0 +1,56 @@
+"""The examples run as they are written, on a tiny model."""
+
+from __future__ import annotations
+
+import lzma
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.golden_files import GOLDEN
+
+ROOT = Path(__file__).parents[1]
+
+
+def run(*words: str) -> subprocess.CompletedProcess[str]:
+    folders = os.pathsep.join(str(ROOT / folder) for folder in (".", "engine", "kernels"))
+    return subprocess.run(
+        [sys.executable, *words],
+        cwd=ROOT / "examples",
+        env={**os.environ, "PYTHONPATH": folders},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> str:
+    path = tmp_path_factory.mktemp("model") / "tiny.gguf"
+    path.write_bytes(lzma.decompress((GOLDEN / "models" / "tiny-llama.gguf.xz").read_bytes()))
+    return str(path)
+
+
+def test_generate_streams_an_answer_and_its_speed(model):
+    done = run("generate.py", model, "What is a trie?")
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"\n\[\d+ tokens, \d+ t/s\]\n$", done.stdout)
+
+
+def test_a_turn_of_the_comparison_measures_prompt_and_decoding(model):
+    done = run("compare_llama_cpp.py", "-m", model, "-t", "1", "--engine", "turbodflash")
+    assert done.returncode == 0, done.stderr
+    assert re.search(r'{"prompt_tokens": 5\d\d, "prompt": [1-9].*, "decode": [1-9].*}', done.stdout)
+
+
+def test_the_comparison_says_what_it_lacks(model, tmp_path):
+    bare = tmp_path / "python"
+    bare.write_text("#!/bin/sh\nexit 1\n")
+    bare.chmod(0o755)
+    done = run("compare_llama_cpp.py", "-m", model, "--llama-python", str(bare))
+    assert done.returncode == 1
+    assert "pip install llama-cpp-python" in done.stderr
