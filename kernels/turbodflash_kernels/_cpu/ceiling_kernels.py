@@ -21,7 +21,9 @@ from turbodflash_kernels._cpu.simd import (
     load_i64,
     store,
 )
-from turbodflash_kernels._cpu.tiles import HALF_I8, HALF_I16, HALF_I32, V_I8, repeat, vnni
+from turbodflash_kernels._cpu.codes import HALF_I8, V_I8
+from turbodflash_kernels._cpu.dots import HALF_I16, HALF_I32, vnni
+from turbodflash_kernels._cpu.emit import repeat
 
 CHAINS = 8  # independent sums: enough to hide the latency of a multiply-add
 

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -15,7 +15,7 @@ from turbodflash_kernels._cpu import kv, layout, weight
 from turbodflash_kernels._cpu.arena import Arena
 from turbodflash_kernels._cpu.library import Compiling, Library
 from turbodflash_kernels._cpu.memory import Memory
-from turbodflash_kernels._cpu.team import RECORD_WORDS, Team, address, aligned
+from turbodflash_kernels._cpu.team import ARGUMENT_WORDS, RECORD_WORDS, Team, address, aligned
 from turbodflash_kernels.device import Device
 from turbodflash_kernels.op import Part
 from turbodflash_kernels.planar import Format
@@ -23,6 +23,13 @@ from turbodflash_kernels.planar import Format
 T = TypeVar("T")
 
 MANY_ROWS = 16  # from here on a pass counts as a prompt: other task shapes, other thread count
+
+
+class Stream(NamedTuple):
+    """Memory that tasks read one after the other."""
+
+    address: int
+    task_bytes: int
 
 
 class CpuDevice(Device):
@@ -48,6 +55,7 @@ class CpuDevice(Device):
         self._kept: list[Any] = []
         self._many = False
         self._memo: dict[Any, Any] = {}
+        self._announced = 0
         self._packers: ThreadPoolExecutor | None = None
         self._packing: list[Future[None]] = []
 
@@ -134,11 +142,28 @@ class CpuDevice(Device):
         """The address of a kernel of an op's cpu.py."""
         return self.library.address(f"{op}.cpu", name, *spec)
 
-    def record(self, kernel: int, tasks: int, *words: int, rows: int) -> None:
-        """Call the kernel for tasks 0..tasks-1 with these words, after all that came before."""
-        padding = RECORD_WORDS - 2 - len(words)
-        self._records += (kernel, tasks, *words, *(0,) * padding)
+    def record(
+        self, kernel: int, tasks: int, *words: int, rows: int, stream: Stream | None = None
+    ) -> None:
+        """Call the kernel for tasks 0..tasks-1 with these words, after all that came before.
+
+        stream: the weights that the tasks read in order, from memory.
+        """
+        padding = ARGUMENT_WORDS - len(words)
+        if stream is not None:
+            self._announce(stream, tasks)
+        self._records += (kernel, tasks, *words, *(0,) * padding, 0, 0)
         self._many = self._many or rows > MANY_ROWS
+
+    def _announce(self, stream: Stream, tasks: int) -> None:
+        """Let whoever waits after a record since the stream before this ask for its beginning."""
+        own = tasks * 3 // (4 * self.threads)
+        for at in range(self._announced, len(self._records), RECORD_WORDS):
+            self._records[at + RECORD_WORDS - 2 : at + RECORD_WORDS] = (
+                stream.address,
+                own * stream.task_bytes,
+            )
+        self._announced = len(self._records)
 
     def keep(self, *arrays: Any) -> None:
         """Hold on to arrays that the tape being recorded names by address."""
@@ -182,6 +207,7 @@ class CpuDevice(Device):
         tape = np.array(self._records, np.int64).reshape(-1, RECORD_WORDS)
         taken = tape, self._many, self._kept
         self._records, self._many, self._kept, self._memo = [], False, [], {}
+        self._announced = 0
         return taken
 
     def _play(self, tape: NDArray[np.int64], many: bool) -> None:

@@ -15,6 +15,7 @@ from turbodflash_kernels.planar import SUPER_BLOCK, Format
 TILE = 16
 BLOCK = 32
 STEPS = 8
+INFO_WORDS = 8  # int32 words about a row's block of activations (see dots.py)
 PLANES = {2: (2,), 3: (2, 1), 4: (4,), 5: (4, 1), 6: (4, 2), 8: (8,)}
 DENSE_BYTES = {"f32": 4, "f16": 2, "bf16": 2}
 

@@ -7,6 +7,7 @@ processor's prefetching stops at every page's end: a fifth of the bandwidth.
 from __future__ import annotations
 
 import mmap
+from contextlib import suppress
 from math import prod
 from typing import Any
 
@@ -37,12 +38,14 @@ class Memory:
 
 
 def _huge(size: int) -> NDArray[np.uint8]:
-    mapping = mmap.mmap(-1, -(-size // HUGE_PAGE) * HUGE_PAGE + HUGE_PAGE)
-    if hasattr(mmap, "MADV_HUGEPAGE"):
-        try:
+    room = -(-size // HUGE_PAGE) * HUGE_PAGE + HUGE_PAGE
+    if not hasattr(mmap, "MADV_HUGEPAGE"):
+        mapping = mmap.mmap(-1, room)
+    else:
+        # private: the pages of a shared mapping are never huge
+        mapping = mmap.mmap(-1, room, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        with suppress(OSError):  # a system without huge pages: the same, a little slower
             mapping.madvise(mmap.MADV_HUGEPAGE)
-        except OSError:
-            pass  # a kernel without huge pages: the same memory, a little slower
     whole = np.frombuffer(mapping, np.uint8)
     start = -whole.__array_interface__["data"][0] % HUGE_PAGE
     return whole[start : start + size]

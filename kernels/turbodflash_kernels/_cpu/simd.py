@@ -233,8 +233,8 @@ def _emit_vmax(builder: ir.IRBuilder, a: ir.Value, b: ir.Value) -> ir.Value:
     return builder.select(builder.fcmp_ordered(">", a, b), a, b)
 
 
-def _emit_vabs(builder: ir.IRBuilder, a: ir.Value) -> ir.Value:
-    return call(builder, f"llvm.fabs.v{LANES}f32", V_F32, a)
+def _emit_vmin(builder: ir.IRBuilder, a: ir.Value, b: ir.Value) -> ir.Value:
+    return builder.select(builder.fcmp_ordered("<", a, b), a, b)
 
 
 def _emit_round(builder: ir.IRBuilder, a: ir.Value) -> ir.Value:
@@ -259,13 +259,16 @@ prefetch = _intrinsic("prefetch", types.void, (_int,), emit_prefetch)
 vsplat = _intrinsic("vsplat", f32x16, (_float,), _emit_splat)
 vfma = _intrinsic("vfma", f32x16, (f32x16, f32x16, f32x16), fma)
 vmax = _intrinsic("vmax", f32x16, (f32x16, f32x16), _emit_vmax)
-vabs = _intrinsic("vabs", f32x16, (f32x16,), _emit_vabs)
+vmin = _intrinsic("vmin", f32x16, (f32x16, f32x16), _emit_vmin)
 vround = _intrinsic("vround", i32x16, (f32x16,), _emit_round)
 vstore_codes = _intrinsic("vstore_codes", types.void, (_int, i32x16), _emit_store_codes)
 vbelow = _intrinsic("vbelow", f32x16, (_int, f32x16, f32x16), _emit_below)
 vsum = _intrinsic("vsum", _float, (f32x16,), lambda b, v: _fold(b, v, b.fadd))
 vmax_of = _intrinsic(
     "vmax_of", _float, (f32x16,), lambda b, v: _fold(b, v, lambda x, y: _emit_vmax(b, x, y))
+)
+vmin_of = _intrinsic(
+    "vmin_of", _float, (f32x16,), lambda b, v: _fold(b, v, lambda x, y: _emit_vmin(b, x, y))
 )
 vsum_i32 = _intrinsic(
     "vsum_i32", _int, (i32x16,), lambda b, v: b.sext(_fold(b, v, b.add), I64)

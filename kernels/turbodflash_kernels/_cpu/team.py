@@ -23,7 +23,8 @@ PATIENCE = 60_000  # spins before a thread sleeps: two to four milliseconds
 # byte offsets and sizes shared with team_kernels.py
 EPOCH, TAPE, RECORDS, ACTIVE, SCRATCH, SCRATCH_EACH, YIELD = 0, 64, 72, 80, 88, 96, 104
 THREADS = 320
-RECORD_WORDS = 24
+RECORD_WORDS = 28
+ARGUMENT_WORDS = 24  # after the kernel and the number of tasks; the last two are the team's own
 
 
 def aligned(count: int, dtype: Any, alignment: int = 64) -> NDArray[Any]:

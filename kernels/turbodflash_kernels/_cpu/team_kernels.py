@@ -17,34 +17,52 @@ from turbodflash_kernels._cpu.simd import (
     load_acquire,
     load_i64,
     pause,
+    prefetch,
     store_i64,
     store_release,
 )
 
 EPOCH, TAPE, RECORDS, ACTIVE, SCRATCH, SCRATCH_BYTES, YIELD = 0, 64, 72, 80, 88, 96, 104
 NEXT_TASK, ARRIVED, GENERATION, THREADS = 128, 192, 256, 320
-RECORD_WORDS = 24
+RECORD_WORDS = 28
 RECORD_BYTES = 8 * RECORD_WORDS
+AHEAD, AHEAD_STRIDE = 8 * 26, 8 * 27  # of a record: where the next stream begins, for each thread
+AHEAD_BYTES = 32 << 10  # of it, per thread: a few microseconds of memory
 SPINS_BETWEEN_YIELDS = 256
 
 inline = numba.njit(error_model="numpy")
 
 
 @inline
-def _wait_for_all(shared, active):
-    """The last to arrive opens the next record; results of this one are visible to all then."""
+def _wait_for_all(shared, active, record, thread):
+    """The last to arrive opens the next record; results of this one are visible to all then.
+
+    Who waits asks memory for what the next stream of weights begins with: its own share first.
+    """
     generation = load_acquire(shared + GENERATION)
     if fetch_add(shared + ARRIVED, 1) == active - 1:
         store_i64(shared + ARRIVED, 0)
         store_i64(shared + NEXT_TASK, 0)
         store_release(shared + GENERATION, generation + 1)
         return
+    ahead, stride = load_i64(record + AHEAD), load_i64(record + AHEAD_STRIDE)
+    line = 0
+    while ahead != 0 and line < AHEAD_BYTES and load_acquire(shared + GENERATION) == generation:
+        prefetch(ahead + thread * stride + line)
+        line += 64
     spins = 0
     while load_acquire(shared + GENERATION) == generation:
         pause(0)
         spins += 1
         if spins % SPINS_BETWEEN_YIELDS == 0:
             call_system(load_i64(shared + YIELD))
+
+
+@inline
+def own_tasks(tasks, active):
+    """Tasks in a row that a thread does before it takes what is left: its stream of memory is
+    long, and the last tasks still even out a thread that is late."""
+    return tasks * 3 // (4 * active)
 
 
 @inline
@@ -58,11 +76,14 @@ def _play(shared, thread):
             for task in range(tasks):
                 call_kernel(kernel, record + 16, task, scratch)
             continue
-        task = fetch_add(shared + NEXT_TASK, 1)
+        own = own_tasks(tasks, active)
+        for task in range(thread * own, thread * own + own):
+            call_kernel(kernel, record + 16, task, scratch)
+        task = active * own + fetch_add(shared + NEXT_TASK, 1)
         while task < tasks:
             call_kernel(kernel, record + 16, task, scratch)
-            task = fetch_add(shared + NEXT_TASK, 1)
-        _wait_for_all(shared, active)
+            task = active * own + fetch_add(shared + NEXT_TASK, 1)
+        _wait_for_all(shared, active, record, thread)
 
 
 def play(shared, thread):

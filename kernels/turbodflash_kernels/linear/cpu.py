@@ -8,19 +8,27 @@ from __future__ import annotations
 
 import math
 
-from turbodflash_kernels._cpu import layout, tiles
+from turbodflash_kernels._cpu import tiles
+from turbodflash_kernels._cpu.dots import (
+    ALL_ZEROS,
+    FACTORS,
+    INFO_BYTES,
+    MIDDLES,
+    SUM,
+    UNIT,
+    ZEROS,
+)
 from turbodflash_kernels._cpu.simd import (
     load_f32,
     load_i64,
     store_f32,
     store_i32,
-    vabs,
     vexp,
     vfma,
     vload,
     vload_partial,
-    vmax,
     vmax_of,
+    vmin_of,
     vround,
     vsplat,
     vstore,
@@ -34,7 +42,9 @@ import numba
 import numpy as np
 
 inline = numba.njit(error_model="numpy", inline="never")
-WHOLE = 16  # activation rows whose weights are worth a second pass over the tile
+SMALLEST_UNIT = np.float32(1e-30)  # all zeros, or so small that their products vanish
+CUT_TILE_BYTES = 256  # of scratch: four rows of a tile that has fewer than sixteen
+AHEAD = 1536  # one or two rows wait for memory: ask for weights well before they are needed
 
 
 @inline
@@ -54,8 +64,8 @@ def prepare(prologue: str, quantised: bool):
     """Rows of activations, normed or gated, as int8 codes or as they are.
 
     words: x, x_stride, k, norm_weight, eps_bits_address, rows_per_task, n,
-           codes, code_stride, scales, sums, stride, halves    (quantised)
-           out, out_stride                                      (not quantised)
+           codes, code_stride, info, info_stride  (quantised, see dots.py)
+           out, out_stride                        (not quantised)
     """
     normed, gated = prologue == "norm", prologue in ("silu", "gelu")
     activate = gelu if prologue == "gelu" else silu
@@ -81,34 +91,64 @@ def prepare(prologue: str, quantised: bool):
             v = activate(v) * vload(x + 4 * (k + i))
         return v
 
+    @inline
+    def spread_of(v):
+        """Half the distance between the extremes, and what lies between them."""
+        most, least = vmax_of(v), vmin_of(v)
+        return np.float32(0.5) * (most - least), np.float32(0.5) * (most + least)
+
+    @inline
+    def factor_for(spread, inverse_unit):
+        """The smallest whole number of units whose 126 multiples reach the spread."""
+        return max(np.int64(math.ceil(spread * np.float32(1.0 / 126.0) * inverse_unit)), 1)
+
+    @inline
+    def quantise_16(v, unit, factor, middle, codes):
+        """codes = (v - middle units) / (factor units), rounded; returns their sum."""
+        around = v - vsplat(np.float32(middle) * unit)
+        rounded = vround(around * vsplat(np.float32(1.0) / (np.float32(factor) * unit)))
+        vstore_codes(codes, rounded)
+        return vsum_i32(rounded)
+
+    @inline
+    def quantise_32(low, high, codes, info):
+        low_spread, low_middle = spread_of(low)
+        high_spread, high_middle = spread_of(high)
+        unit = max(
+            max(low_spread, high_spread) * np.float32(1.0 / (126.0 * 127.0)),
+            max(abs(low_middle), abs(high_middle)) * np.float32(1.0 / 32000.0),
+        )
+        if unit < SMALLEST_UNIT:
+            unit = SMALLEST_UNIT
+        inverse = np.float32(1.0) / unit
+        e0, e1 = factor_for(low_spread, inverse), factor_for(high_spread, inverse)
+        m0 = np.int64(math.floor(low_middle * inverse + np.float32(0.5)))
+        m1 = np.int64(math.floor(high_middle * inverse + np.float32(0.5)))
+        z0 = e0 * quantise_16(low, unit, e0, m0, codes)
+        z1 = e1 * quantise_16(high, unit, e1, m1, codes + 16)
+        store_f32(info + UNIT, unit)
+        store_f32(info + SUM, unit * np.float32(z0 + z1 + 16 * (m0 + m1)))
+        store_i32(info + FACTORS[0], e0 | e0 << 16)
+        store_i32(info + FACTORS[1], e1 | e1 << 16)
+        store_i32(info + MIDDLES, (m0 & 0xFFFF) | m1 << 16)
+        store_i32(info + ZEROS[0], z0)
+        store_i32(info + ZEROS[1], z1)
+        store_i32(info + ALL_ZEROS, z0 + z1)
+
     def quantise(args, task, scratch):
         x_stride, k, norm = load_i64(args + 8), load_i64(args + 16), load_i64(args + 24)
         eps = load_f32(args + 32)
         first = task * load_i64(args + 40)
         last = min(first + load_i64(args + 40), load_i64(args + 48))
-        stride = load_i64(args + 88)
         for row in range(first, last):
             x = load_i64(args) + row * x_stride
             codes = load_i64(args + 56) + row * load_i64(args + 64)
-            scales = load_i64(args + 72) + row * stride
-            sums = load_i64(args + 80) + row * stride
-            halves = load_i64(args + 96) + row * 2 * stride
+            info = load_i64(args + 72) + row * load_i64(args + 80)
             factor = inverse_rms(x, k, eps) if normed else np.float32(1.0)
             for i in range(0, k, 32):
                 low = value(x, i, k, norm, factor)
                 high = value(x, i + 16, k, norm, factor)
-                largest = vmax_of(vmax(vabs(low), vabs(high)))
-                inverse = np.float32(127.0) / largest if largest > 0 else np.float32(0.0)
-                low_codes = vround(low * vsplat(inverse))
-                high_codes = vround(high * vsplat(inverse))
-                vstore_codes(codes + i, low_codes)
-                vstore_codes(codes + i + 16, high_codes)
-                low_sum, high_sum = vsum_i32(low_codes), vsum_i32(high_codes)
-                scale = largest / np.float32(127.0)
-                store_f32(scales + i // 8, scale)
-                store_f32(sums + i // 8, scale * np.float32(low_sum + high_sum))
-                store_i32(halves + i // 4, low_sum)
-                store_i32(halves + i // 4 + 4, high_sum)
+                quantise_32(low, high, codes + i, info + i * INFO_BYTES // 32)
 
     def keep(args, task, scratch):
         x_stride, k, norm = load_i64(args + 8), load_i64(args + 16), load_i64(args + 24)
@@ -156,11 +196,13 @@ def finish(out, stride, rows, lanes, scratch, bias, residual):
 
 
 def product_quantised(fmt: Format, isa: str):
-    """words: weights, tile_bytes, tiles, tiles_per_task, n, rows_per_task,
-    codes, code_stride, scales, sums, stride, halves, blocks, out, out_stride, weight_rows, bias,
-    residual. Tasks run over tiles first, then over activation rows.
+    """words: weights, tile_bytes, tiles, tiles_per_task, n, rows_per_task, blocks, out, out_stride,
+    weight_rows, bias, residual, codes, code_stride, info, info_stride.
+    Tasks run over tiles first, then over activation rows.
     """
-    tile1, tile2, tile4 = (tiles.quantised_tile(fmt, isa, rows) for rows in (1, 2, 4))
+    tile1, tile2 = (tiles.quantised_tile(fmt, isa, rows, summing=True) for rows in (1, 2))
+    tile4 = tiles.quantised_tile(fmt, isa, 4, summing=False)
+    sums_tile = tiles.sums_tile(fmt, isa)
 
     def product(args, task, scratch):
         n_tiles, per_task = load_i64(args + 16), load_i64(args + 24)
@@ -169,45 +211,33 @@ def product_quantised(fmt: Format, isa: str):
         last_tile = min(first_tile + per_task, n_tiles)
         first = task // chunks * load_i64(args + 40)
         last = min(first + load_i64(args + 40), load_i64(args + 32))
-        code_stride, stride, blocks = (
-            load_i64(args + 56),
-            load_i64(args + 80),
-            load_i64(args + 96),
-        )
-        out_stride, bias0, residual0 = (
-            load_i64(args + 112),
-            load_i64(args + 128),
-            load_i64(args + 136),
-        )
+        blocks, out_stride = load_i64(args + 48), load_i64(args + 64)
+        bias0, residual0 = load_i64(args + 80), load_i64(args + 88)
+        code_stride, info_stride = load_i64(args + 104), load_i64(args + 120)
+        code_sums, tile_bytes = scratch + CUT_TILE_BYTES, load_i64(args + 8)
         for tile in range(first_tile, last_tile):
-            weights = load_i64(args) + tile * load_i64(args + 8)
-            lanes = min(load_i64(args + 120) - 16 * tile, 16)
+            weights = load_i64(args) + tile * tile_bytes
+            lanes = min(load_i64(args + 72) - 16 * tile, 16)
             bias = bias0 + 64 * tile if bias0 != 0 else 0
+            if last - first >= 4:
+                sums_tile(weights, blocks, code_sums)
             row = first
             while row < last:
                 rows = 4 if last - row >= 4 else (2 if last - row >= 2 else 1)
-                codes = load_i64(args + 48) + row * code_stride
-                scales = load_i64(args + 64) + row * stride
-                sums = load_i64(args + 72) + row * stride
-                halves = load_i64(args + 88) + row * 2 * stride
-                out = load_i64(args + 104) + row * out_stride + 64 * tile
+                codes = load_i64(args + 96) + row * code_stride
+                info = load_i64(args + 112) + row * info_stride
+                out = load_i64(args + 56) + row * out_stride + 64 * tile
                 residual = residual0 + row * out_stride + 64 * tile if residual0 != 0 else 0
                 to, to_stride = (out, out_stride) if lanes == 16 else (scratch, 64)
                 if rows == 4:
-                    tile4(
-                        weights, codes, code_stride, scales, sums, stride, halves, blocks,
-                        to, to_stride,
-                    )  # fmt: skip
+                    tile4(weights, codes, code_stride, info, info_stride, blocks,
+                          code_sums, to, to_stride, tile_bytes)  # fmt: skip
                 elif rows == 2:
-                    tile2(
-                        weights, codes, code_stride, scales, sums, stride, halves, blocks,
-                        to, to_stride,
-                    )  # fmt: skip
+                    tile2(weights, codes, code_stride, info, info_stride, blocks,
+                          0, to, to_stride, AHEAD)  # fmt: skip
                 else:
-                    tile1(
-                        weights, codes, code_stride, scales, sums, stride, halves, blocks,
-                        to, to_stride,
-                    )  # fmt: skip
+                    tile1(weights, codes, code_stride, info, info_stride, blocks,
+                          0, to, to_stride, AHEAD)  # fmt: skip
                 if lanes < 16 or bias != 0 or residual != 0:
                     finish(out, out_stride, rows, lanes, scratch, bias, residual)
                 row += rows
@@ -216,8 +246,8 @@ def product_quantised(fmt: Format, isa: str):
 
 
 def product_dense(kind: str):
-    """words: as product_quantised, with x, x_stride in place of codes, code_stride, and blocks
-    counting whole blocks of 32 inputs; halves holds the number of inputs beyond them.
+    """words: as product_quantised up to residual, then x, stride, rest: the number of inputs beyond
+    whole blocks.
     """
     tile1, tile4 = (tiles.dense_tile(kind, rows) for rows in (1, 4))
 
@@ -228,21 +258,18 @@ def product_dense(kind: str):
         last_tile = min(first_tile + per_task, n_tiles)
         first = task // chunks * load_i64(args + 40)
         last = min(first + load_i64(args + 40), load_i64(args + 32))
-        stride, rest, blocks = load_i64(args + 56), load_i64(args + 88), load_i64(args + 96)
-        out_stride, bias0, residual0 = (
-            load_i64(args + 112),
-            load_i64(args + 128),
-            load_i64(args + 136),
-        )
+        blocks, out_stride = load_i64(args + 48), load_i64(args + 64)
+        bias0, residual0 = load_i64(args + 80), load_i64(args + 88)
+        stride, rest = load_i64(args + 104), load_i64(args + 112)
         for tile in range(first_tile, last_tile):
             weights = load_i64(args) + tile * load_i64(args + 8)
-            lanes = min(load_i64(args + 120) - 16 * tile, 16)
+            lanes = min(load_i64(args + 72) - 16 * tile, 16)
             bias = bias0 + 64 * tile if bias0 != 0 else 0
             row = first
             while row < last:
                 rows = 4 if last - row >= 4 else 1
-                x = load_i64(args + 48) + row * stride
-                out = load_i64(args + 104) + row * out_stride + 64 * tile
+                x = load_i64(args + 96) + row * stride
+                out = load_i64(args + 56) + row * out_stride + 64 * tile
                 residual = residual0 + row * out_stride + 64 * tile if residual0 != 0 else 0
                 to, to_stride = (out, out_stride) if lanes == 16 else (scratch, 64)
                 if rows == 4:

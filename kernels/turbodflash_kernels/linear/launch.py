@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 
 from turbodflash_kernels._cpu import layout
-from turbodflash_kernels._cpu.device import MANY_ROWS, CpuDevice
+from turbodflash_kernels._cpu.device import MANY_ROWS, CpuDevice, Stream
 from turbodflash_kernels._cpu.team import address
 from turbodflash_kernels._cpu.weight import CpuWeight, PackedPart
 from turbodflash_kernels.op import Array, Gated, Prologue, RmsNorm
 
 TASKS_PER_THREAD = 16  # few rows: enough to even out a core that is late, few enough to be cheap
-ROWS_PER_TASK = 64  # many rows: their codes stay in the second-level cache
+ROWS_PER_TASK = 32  # many rows: their codes stay in the second-level cache
 TILES_PER_TASK = 8
-PREPARED_PER_TASK = 4
+PREPARED_PER_TASK = 2
 
 
 def refuse(
@@ -54,20 +54,16 @@ def bind(
 
 
 class _Codes:
-    """Activations [n, k] as int8 with a scale and sums per block (see tiles.quantised_tile)."""
+    """Activations [n, k] as int8 codes, with what they mean per block of 32 (see dots.py)."""
 
     def __init__(self, device: CpuDevice, n: int, k: int) -> None:
-        self.k = k
         self.codes = device.scratch((n, k), np.int8)
-        self.scales = device.scratch((n, k // layout.BLOCK), np.float32)
-        self.sums = device.scratch((n, k // layout.BLOCK), np.float32)
-        self.halves = device.scratch((n, 2 * k // layout.BLOCK), np.int32)
+        self.info = device.scratch((n, k // layout.BLOCK, layout.INFO_WORDS), np.int32)
 
     def words(self) -> tuple[int, ...]:
-        """codes, code_stride, scales, sums, stride, halves."""
-        stride = 4 * self.k // layout.BLOCK
-        arrays = (address(self.scales), address(self.sums), stride, address(self.halves))
-        return (address(self.codes), self.k, *arrays)
+        """codes, code_stride, info, info_stride."""
+        arrays = (self.codes, self.info)
+        return tuple(word for array in arrays for word in (address(array), array.strides[0]))
 
 
 def _preparation(device: CpuDevice, prologue: Prologue, quantised: bool) -> int:
@@ -119,7 +115,7 @@ def _product(device: CpuDevice, part: PackedPart) -> Callable[..., None]:
             inputs = left.words()
         else:
             device.keep(left)
-            inputs = (address(left), left.strides[0], 0, 0, 0, rest)
+            inputs = (address(left), left.strides[0], rest)
         per_task, row_step = _task_shape(device, n, count)
         tasks = -(-count // per_task) * -(-n // row_step)
         device.keep(part.tiles, bias, residual)
@@ -127,11 +123,12 @@ def _product(device: CpuDevice, part: PackedPart) -> Callable[..., None]:
             kernel,
             tasks,
             *(tiles, tile_bytes, count, per_task, n, row_step),
-            *inputs,
             *(blocks, address(out) + column, out.strides[0], part.rows),
             address(bias) + column if bias is not None else 0,
             address(residual) + column if residual is not None else 0,
+            *inputs,
             rows=n,
+            stream=Stream(tiles, per_task * tile_bytes) if n <= MANY_ROWS else None,
         )
 
     return product

@@ -7,12 +7,13 @@ from collections.abc import Callable
 
 import numpy as np
 
-from turbodflash_kernels._cpu.device import CpuDevice
+from turbodflash_kernels._cpu.device import MANY_ROWS, CpuDevice
 from turbodflash_kernels._cpu.kv import CpuKV
 from turbodflash_kernels._cpu.team import address
 from turbodflash_kernels.op import Array, Rope
 
-ROWS_PER_TASK = 8
+ROWS_PER_TASK = 8  # of a prompt
+FEW_ROWS_PER_TASK = 2
 
 
 def refuse(
@@ -47,14 +48,15 @@ def bind(
         table = device.once(key, lambda: angles_of(positions))
         q = device.scratch((n, heads * head_dim), np.float32)
         device.keep(qkv, positions, kv)
+        per_task = ROWS_PER_TASK if n > MANY_ROWS else FEW_ROWS_PER_TASK
         device.record(
             rotate,
-            -(-n // ROWS_PER_TASK),
+            -(-n // per_task),
             *(address(qkv), qkv.strides[0], address(positions), n),
             *(heads, kv_heads, head_dim, rope.n_rot, address(table)),
             *(address(q), q.strides[0]),
             *(address(kv.k), kv.k.strides[0], address(kv.v), kv.v.strides[0]),
-            ROWS_PER_TASK,
+            per_task,
             rows=n,
         )
         return q

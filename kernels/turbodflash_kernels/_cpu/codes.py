@@ -1,0 +1,86 @@
+"""Weight codes out of a tile: bit planes to unsigned bytes, sixteen rows by four inputs at a time."""
+
+from __future__ import annotations
+
+from llvmlite import ir
+
+from turbodflash_kernels._cpu import layout
+from turbodflash_kernels._cpu.emit import Builder, plus
+from turbodflash_kernels._cpu.simd import I8, I16, I32, call, constant_splat, load
+from turbodflash_kernels.planar import Format
+
+V_I8 = ir.VectorType(I8, 64)
+HALF_I8 = ir.VectorType(I8, 32)
+
+
+def zero_of(fmt: Format) -> int:
+    """What is to be taken from a code; values of a table come with 128 added."""
+    return 128 if fmt.table else fmt.zero
+
+
+def step_codes(builder: Builder, fmt: Format, isa: str, planes: ir.Value, step: int) -> ir.Value:
+    """The 64 codes of one step as unsigned bytes; of a table, its values + 128."""
+    codes = _from_planes(builder, fmt, planes, step)
+    return _look_up(builder, isa, fmt.table, codes) if fmt.table else codes
+
+
+def _from_planes(builder: Builder, fmt: Format, planes: ir.Value, step: int) -> ir.Value:
+    codes, at, low = None, 0, 0
+    for bits in layout.PLANES[fmt.bits]:
+        vector = load(builder, plus(builder, planes, at + 64 * (step % bits)), V_I8)
+        part = _field(builder, vector, bits, bits * (step // bits) - low, low)
+        codes = part if codes is None else builder.or_(codes, part)
+        at, low = at + 64 * bits, low + bits
+    assert codes is not None
+    return codes
+
+
+def _field(builder: Builder, vector: ir.Value, bits: int, right: int, low: int) -> ir.Value:
+    """(vector >> right) & (ones << low), byte by byte; the shift runs on wider lanes."""
+    if bits == 8:
+        return vector
+    wide = ir.VectorType(I16, 32)
+    shifted = builder.bitcast(vector, wide)
+    if right > 0:
+        shifted = builder.lshr(shifted, constant_splat(right, wide))
+    elif right < 0:
+        shifted = builder.shl(shifted, constant_splat(-right, wide))
+    mask = constant_splat(((1 << bits) - 1) << low, V_I8)
+    return builder.and_(builder.bitcast(shifted, V_I8), mask)
+
+
+def halves(builder: Builder, vector: ir.Value) -> list[ir.Value]:
+    def take(first: int) -> ir.Value:
+        lanes = ir.Constant(ir.VectorType(I32, 32), list(range(first, first + 32)))
+        return builder.shuffle_vector(vector, vector, lanes)
+
+    return [take(0), take(32)]
+
+
+def _look_up(builder: Builder, isa: str, table: tuple[int, ...], codes: ir.Value) -> ir.Value:
+    values = [v + 128 for v in table]
+    if isa == "avx512_vnni":
+        entries = ir.Constant(V_I8, values * 4)
+        return call(builder, "llvm.x86.avx512.pshuf.b.512", V_I8, entries, codes)
+    if isa in ("avx2", "avx_vnni"):
+        entries = ir.Constant(HALF_I8, values * 2)
+        low, high = (
+            call(builder, "llvm.x86.avx2.pshuf.b", HALF_I8, entries, part)
+            for part in halves(builder, codes)
+        )
+        both = ir.Constant(ir.VectorType(I32, 64), list(range(64)))
+        return builder.shuffle_vector(low, high, both)
+    return _select_tree(builder, values, codes, bit=3)
+
+
+def _select_tree(builder: Builder, values: list[int], codes: ir.Value, bit: int) -> ir.Value:
+    if bit < 0:
+        return constant_splat(values[0], V_I8)
+    half = len(values) // 2
+    one = builder.and_(codes, constant_splat(1 << bit, V_I8))
+    is_set = builder.icmp_unsigned("!=", one, ir.Constant(V_I8, None))
+    return builder.select(
+        is_set,
+        _select_tree(builder, values[half:], codes, bit - 1),
+        _select_tree(builder, values[:half], codes, bit - 1),
+    )
