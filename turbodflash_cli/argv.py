@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
+from typing import NamedTuple
 
 from turbodflash_cli import foreign
 from turbodflash_cli.flags import Flag, Group, flags_of
@@ -27,8 +28,7 @@ ROOT_ONLY = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Grammar:
+class Grammar(NamedTuple):
     """What one command understands: its options by every spelling, and how many free words."""
 
     flags: Mapping[str, Flag]

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from turbodflash_cli.progress import Bar
 from turbodflash_cli.terminal import Terminal
@@ -26,8 +25,7 @@ class Paint(Protocol):
         """Nothing more comes."""
 
 
-@dataclass(frozen=True, slots=True)
-class Manner:
+class Manner(NamedTuple):
     """How an answer is shown.
 
     thoughts: written at all. marked: between marks and faint; else like the answer.

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from turbodflash_cli import report
 from turbodflash_cli.flags import (
@@ -35,8 +34,7 @@ if TYPE_CHECKING:
     from turbodflash_engine import Session
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(NamedTuple):
     """What is asked, settled before anything is loaded."""
 
     prompt: str | None

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from turbodflash_cli.interrupt import Interrupt
 from turbodflash_cli.paint import Paint
@@ -14,8 +13,7 @@ if TYPE_CHECKING:
     from turbodflash_engine import Session
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(NamedTuple):
     """What one turn amounted to; `finished` is there also after Ctrl-C.
 
     terminated: the whole program was told to end.

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 
-@dataclass(frozen=True, slots=True)
-class Progress:
+class Progress(NamedTuple):
     """Something long is under way: `done` of `total` (0 = unknown) in `unit`."""
 
     stage: str
@@ -15,8 +14,7 @@ class Progress:
     unit: str
 
 
-@dataclass(frozen=True, slots=True)
-class Started:
+class Started(NamedTuple):
     """The prompt is encoded; `cached_tokens` of it are still in the cache. `seed` repeats it."""
 
     prompt_tokens: int
@@ -24,24 +22,21 @@ class Started:
     seed: int
 
 
-@dataclass(frozen=True, slots=True)
-class Text:
+class Text(NamedTuple):
     """Whole characters of the answer, or of the thinking before it."""
 
     piece: str
     thought: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Verified:
+class Verified(NamedTuple):
     """One step: so many tokens were drafted, so many of them were right."""
 
     drafted: int
     accepted: int
 
 
-@dataclass(frozen=True, slots=True)
-class Finished:
+class Finished(NamedTuple):
     """The last event of an answer.
 
     reason: "stop" (end of generation), "length" (`max_tokens`), "context" (cache full),

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from turbodflash_engine.options import SampleOptions
 
@@ -32,8 +32,7 @@ FILE_TYPES = {
 """What the number `general.file_type` stands for: the mix of weight types."""
 
 
-@dataclass(frozen=True, slots=True)
-class Memory:
+class Memory(NamedTuple):
     """Bytes. scratch: what a pass of the largest size needs."""
 
     weights: int
@@ -41,8 +40,7 @@ class Memory:
     scratch: int
 
 
-@dataclass(frozen=True, slots=True)
-class ModelInfo:
+class ModelInfo(NamedTuple):
     """A loaded model.
 
     parameters: numbers in the file's tensors. context: positions its cache holds.

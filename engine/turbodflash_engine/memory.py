@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
 from operator import mul
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from turbodflash_engine.errors import DoesNotFit
 from turbodflash_engine.info import Memory
@@ -29,8 +28,7 @@ class Sizes(Protocol):
     def scratch_values(self) -> int: ...
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(NamedTuple):
     """context: positions of the cache. notes: sentences that a person should read."""
 
     context: int

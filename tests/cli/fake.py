@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -56,7 +56,7 @@ class FakeSession:
     """
 
     def __init__(self, *scripts: Sequence[Any], **info: Any) -> None:
-        self.info = replace(INFO, **info)
+        self.info = INFO._replace(**info)
         self.scripts = list(scripts) or [hello()]
         self.asked: list[tuple[Any, SayOptions]] = []
         self.used = 0

@@ -8,16 +8,14 @@ postponed annotations: they are read when the program starts.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 from turbodflash_cli.flags.values import text
 
 Parse = Callable[[str, str], Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Flag:
+class Flag(NamedTuple):
     """What a person may write for one option.
 
     names: every spelling; errors use the first, the parser the first that begins with `--`.

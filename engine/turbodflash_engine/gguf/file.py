@@ -5,11 +5,11 @@ from __future__ import annotations
 import mmap
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from math import prod
 from os import PathLike
 from pathlib import Path
 from types import MappingProxyType, TracebackType
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,8 +40,7 @@ class Part:
             self.buffer.close()
 
 
-@dataclass(frozen=True, slots=True)
-class TensorInfo:
+class TensorInfo(NamedTuple):
     """One tensor, its bytes left in the file until they are asked for.
 
     type: such as "Q4_K"; type_id: the number of it in the file.
@@ -56,7 +55,7 @@ class TensorInfo:
     offset: int
     nbytes: int
     row_bytes: int
-    part: Part = field(repr=False)
+    part: Part
 
     @property
     def elements(self) -> int:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import pairwise
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 from turbodflash_engine.gguf.cursor import AGAIN, Cursor, quoted
 from turbodflash_engine.gguf.foreign import not_gguf
@@ -18,8 +17,7 @@ _LEAST_KEY_BYTES = 8 + 4 + 1
 _LEAST_TENSOR_BYTES = 8 + 4 + 8 + 4 + 8
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(NamedTuple):
     """One tensor as the header lists it. shape: ne0 (the row length) first. start: from byte 0."""
 
     name: str
@@ -37,8 +35,7 @@ class Entry:
         return self.row_bytes * prod(self.shape[1:])
 
 
-@dataclass(frozen=True, slots=True)
-class Header:
+class Header(NamedTuple):
     """data_start: where the first tensor may begin."""
 
     version: int

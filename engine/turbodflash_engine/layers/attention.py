@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from turbodflash_engine.cache import DenseLayer
 from turbodflash_engine.layers.tensors import Layout, Tensors
@@ -11,8 +11,7 @@ from turbodflash_kernels.device import Device
 from turbodflash_kernels.op import Array, RmsNorm, Rope
 
 
-@dataclass(frozen=True, slots=True)
-class AttentionShape:
+class AttentionShape(NamedTuple):
     """width: of the residual stream."""
 
     width: int

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from turbodflash_engine.layers.tensors import Layout, Tensors
 from turbodflash_kernels.device import Device
 from turbodflash_kernels.op import Array, Gated, RmsNorm
 
 
-@dataclass(frozen=True, slots=True)
-class MlpShape:
+class MlpShape(NamedTuple):
     """width: of the residual stream. hidden: of the layer inside."""
 
     width: int

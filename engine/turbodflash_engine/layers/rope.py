@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Literal, cast
+from typing import Literal, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,8 +19,7 @@ BETA_FAST, BETA_SLOW = 32.0, 1.0
 """YaRN: rotations within the original context from which a pair is left alone, or scaled fully."""
 
 
-@dataclass(frozen=True, slots=True)
-class RopeOverrides:
+class RopeOverrides(NamedTuple):
     """What a person asked for instead of what the file says; None = as the file says.
 
     factor: how many times longer the context is than the one trained on; freq_scale = 1 / factor.
@@ -34,8 +32,7 @@ class RopeOverrides:
     original_context: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class RopeConfig:
+class RopeConfig(NamedTuple):
     """freq_scale: multiplies angles. magnitude: multiplies cosine and sine in every scaling."""
 
     freq_base: float

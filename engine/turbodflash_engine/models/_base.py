@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -63,8 +62,7 @@ class Config(Protocol):
     def scratch_values(self) -> int: ...
 
 
-@dataclass(frozen=True, slots=True)
-class CachePlan:
+class CachePlan(NamedTuple):
     """positions: how many tokens it holds. format_k, format_v: how keys and values are stored."""
 
     positions: int
@@ -72,8 +70,7 @@ class CachePlan:
     format_v: str = "f16"
 
 
-@dataclass(frozen=True, slots=True)
-class Architecture:
+class Architecture(NamedTuple):
     """The `PLUGIN` of a file.
 
     read: the configuration, from all metadata and what a person overrides.

@@ -8,8 +8,7 @@ arithmetic is done on whole buffers, eight bytes at a time.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,8 +21,7 @@ IQ4_TABLE = (-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89
 """What the sixteen codes of the non-linear 4-bit types stand for."""
 
 
-@dataclass(frozen=True, slots=True)
-class WeightType:
+class WeightType(NamedTuple):
     """A tensor type that can be computed with.
 
     name, type_id: as GGUF has them. `block` weights of a row take `block_bytes`.

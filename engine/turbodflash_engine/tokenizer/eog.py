@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 _END_OF_TURN = (
     "<|eot_id|>",
@@ -40,8 +40,7 @@ _FILL_IN_THE_MIDDLE = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Ends:
+class Ends(NamedTuple):
     """ids: the end-of-generation set; control: tokens that become control tokens;
     plain: the token that becomes a normal one, or -1; eot_id, eom_id: -1 if there is none."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from turbodflash_engine.errors import BadModel
 
@@ -18,8 +18,7 @@ def _modern(number: str) -> str:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Split:
+class Split(NamedTuple):
     """Regular expressions, applied in order to the pieces that the one before left.
 
     whole_words: a piece that is itself a token is taken whole, without merging.

@@ -6,9 +6,8 @@ Read once, at the door; everything behind it works on a frozen `Vocabulary`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from turbodflash_engine.errors import BadModel
 from turbodflash_engine.tokenizer.eog import Ends, find_ends
@@ -50,8 +49,7 @@ class Metadata(Protocol):
     def get(self, key: str, default: Any) -> Any: ...
 
 
-@dataclass(frozen=True, slots=True)
-class Vocabulary:
+class Vocabulary(NamedTuple):
     """Tokens by id, and what is said about them. Ids of absent special tokens are `NOTHING`.
 
     model: gpt2, llama (SentencePiece) or gemma4; pre: how the text of a gpt2 model is split.
