@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import gc
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,6 +20,8 @@ if TYPE_CHECKING:
 
 def find_model(terminal: Terminal, flags: ModelFlags) -> Path:
     """The file to open: the one named, one of a repository, or the default model."""
+    if flags.model and flags.model.is_file() and not (flags.hf_repo or flags.hf_file):
+        return flags.model  # nothing of what fetching needs is imported
     from turbodflash_cli.fetch import resolve
 
     bar = Bar(terminal)
@@ -34,15 +40,31 @@ def find_model(terminal: Terminal, flags: ModelFlags) -> Path:
 
 def open_model(terminal: Terminal, options: LoadOptions) -> Session:
     """Load the model, with a bar if that takes long."""
-    from turbodflash_engine import open_session
-
+    if options.device != "reference":  # the only device that multiplies with numpy's BLAS
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     bar = Bar(terminal)
     try:
-        session = open_session(options, bar)
+        with _without_collection():
+            from turbodflash_engine import open_session
+
+            session = open_session(options, bar)
     finally:
         bar.clear()
     _tell(terminal, session)
     return session
+
+
+@contextmanager
+def _without_collection() -> Iterator[None]:
+    """Imports and loading make many objects and no garbage; looking for it would take longer than
+    reading the header. Afterwards they are never looked at again, so answers do not pause either.
+    """
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def _tell(terminal: Terminal, session: Session) -> None:

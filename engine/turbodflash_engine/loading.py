@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from threading import Lock
+from typing import TYPE_CHECKING, NamedTuple
 
 from turbodflash_engine import plugins
 from turbodflash_engine.errors import BadModel, Unknown
@@ -20,15 +19,17 @@ from turbodflash_engine.models._base import Architecture, CachePlan, Config, Mod
 from turbodflash_engine.options import LoadOptions
 from turbodflash_engine.quant import WeightType, weight_type
 from turbodflash_engine.sampling.defaults import sample_defaults
-from turbodflash_engine.tokenizer import Tokenizer, load_tokenizer
-from turbodflash_engine.tokenizer.chat import ChatTemplate, template_source
+from turbodflash_engine.tokenizer.templates import template_source
 from turbodflash_kernels.device import KV_BYTES, Device, open_device
+
+if TYPE_CHECKING:
+    from turbodflash_engine.tokenizer import Tokenizer
+    from turbodflash_engine.tokenizer.chat import ChatTemplate
 
 Report = Callable[[Progress], None]
 
 
-@dataclass(frozen=True, slots=True)
-class Loaded:
+class Loaded(NamedTuple):
     """All that a session needs."""
 
     model: Model
@@ -46,7 +47,7 @@ def load(options: LoadOptions, progress: Report | None = None) -> Loaded:
     """
     report = progress or (lambda event: None)
     kv_bytes = (_kv_bytes(options.cache_type_k), _kv_bytes(options.cache_type_v))
-    with open_gguf(options.model) as file, ThreadPoolExecutor(1) as beside:
+    with open_gguf(options.model) as file:
         architecture = _architecture(file.metadata)
         own_template = file.metadata.get("tokenizer.chat_template", "")
         template_text = template_source(options.chat_template, own_template)
@@ -65,10 +66,9 @@ def load(options: LoadOptions, progress: Report | None = None) -> Loaded:
             rows=min(options.batch, options.ubatch),
             free=free_bytes(),
         )
-        speech = beside.submit(_speech, file.metadata, template_text)
         cache = CachePlan(plan.context, options.cache_type_k, options.cache_type_v)
         model = architecture.build(config, tensors, device, cache)
-        tokenizer, template = speech.result()
+        tokenizer, template = _speech(file.metadata, template_text)  # while weights are packed
         device.flush()
         _check_vocabulary(file, tokenizer, model)
         info = _info(options, file, config, plan, device)
@@ -79,6 +79,9 @@ def load(options: LoadOptions, progress: Report | None = None) -> Loaded:
 
 
 def _speech(meta: Metadata, template: str) -> tuple[Tokenizer, ChatTemplate]:
+    from turbodflash_engine.tokenizer import load_tokenizer
+    from turbodflash_engine.tokenizer.chat import ChatTemplate
+
     tokenizer = load_tokenizer(meta)
     return tokenizer, ChatTemplate(template, tokenizer)
 

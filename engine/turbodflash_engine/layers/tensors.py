@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from math import prod
 from typing import Protocol
 
 import numpy as np
@@ -92,7 +93,7 @@ class Tensors:
         """What the matrices take once packed."""
         return round(
             sum(
-                bytes_per_weight(self._weight_type(info).format) * int(np.prod(info.shape))
+                bytes_per_weight(self._weight_type(info).format) * prod(info.shape)
                 for info in self._infos.values()
             )
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Container
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,8 +27,7 @@ LONG, SHORT = "rope_factors_long.weight", "rope_factors_short.weight"
 MOST_LAYERS = 4096  # a count beyond it is a damaged file
 
 
-@dataclass(frozen=True, slots=True)
-class LlamaConfig:
+class LlamaConfig(NamedTuple):
     """attention, mlp: one shape a layer. context: positions the model was trained on."""
 
     width: int
@@ -92,10 +91,10 @@ def build(config: LlamaConfig, tensors: Tensors, device: Device, plan: CachePlan
     divisors = _divisors(config, tensors, plan.positions)
     memory = [_memory(device, plan, shape) for shape in config.attention]
     embedding = device.pack([tensors.part(EMBEDDING)], config.width)
-    blocks = []
-    for index, shape in enumerate(config.attention):
-        rope = config.rope.rope("norm", shape.head_dim, divisors)
-        blocks.append(_block(device, tensors, config, index, rope, memory[index]))
+    rope = config.rope.rope("norm", config.attention[0].head_dim, divisors)
+    blocks = [
+        _block(device, tensors, config, index, rope, layer) for index, layer in enumerate(memory)
+    ]
     tied = HEAD not in tensors
     norm = RmsNorm(device.upload(tensors.vector(NORM)), config.eps)
     return Decoder(
