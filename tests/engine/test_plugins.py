@@ -32,7 +32,7 @@ def shelf(tmp_path, monkeypatch):
 
 
 def test_members_are_known_by_their_files_alone(shelf):
-    assert plugins.names(shelf) == ["broken", "fine"]
+    assert plugins.names(shelf) == ("broken", "fine")
 
 
 def test_a_member_is_found_by_its_file_name(shelf):
