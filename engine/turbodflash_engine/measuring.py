@@ -9,14 +9,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from statistics import median
 from typing import Any
 
-from turbodflash_engine.errors import BadUsage
 from turbodflash_engine.events import Progress
 from turbodflash_engine.loading import Loaded, load
 from turbodflash_engine.options import LoadOptions
-from turbodflash_kernels._cpu.ceilings import Probe
+from turbodflash_kernels.device import Probe
 
 PROMPT = 512
 DEEP = 2048
@@ -35,13 +35,11 @@ def measure(options: LoadOptions, progress: Report | None = None) -> Figures:
     a pass over 2, 4 and 8 rows over that of one; GB/s of weights and cache read, GMAC/s, and both
     in percent of the ceilings measured in the same turn. Raises what `open_session` raises.
     """
-    if options.device != "cpu":
-        raise BadUsage(f"only the cpu device can be measured, not {options.device!r}")
     report = progress or (lambda event: None)
     options = replace(options, context=options.context or DEEP + PROMPT, cache_type_k="f16")
     start = time.perf_counter()
     loaded = load(options, progress)
-    bench = _Bench(loaded, Probe(loaded.device), report, time.perf_counter() - start)
+    bench = _Bench(loaded, loaded.device.probe(), report, time.perf_counter() - start)
     return bench.figures()
 
 
@@ -56,21 +54,21 @@ class _Turn:
 class _Bench:
     def __init__(self, loaded: Loaded, probe: Probe, report: Report, load_seconds: float) -> None:
         self._model, self._info, self._probe = loaded.model, loaded.info, probe
-        self._device, self._report, self._load_seconds = loaded.device, report, load_seconds
+        self._report, self._load_seconds = report, load_seconds
         self._done, self._all = 0, (3 + len(ROWS)) * TURNS
 
     def figures(self) -> Figures:
         self._probe.read_gbs(), self._probe.int8_gmacs()  # compile and touch
         prompt = self._turns(self._prompt, self._probe.int8_gmacs)
-        start = self._turns(lambda: self._steps(0), self._probe.read_gbs)
-        passes = {rows: self._turns(lambda r=rows: self._rows(r), None) for rows in ROWS}
-        deep = self._turns(lambda: self._steps(DEEP), self._probe.read_gbs)
+        start = self._turns(partial(self._steps, 0), self._probe.read_gbs)
+        passes = {rows: self._turns(partial(self._rows, rows), None) for rows in ROWS}
+        deep = self._turns(partial(self._steps, DEEP), self._probe.read_gbs)
         one = median(turn.seconds for turn in start)
         macs = self._info.parameters * PROMPT / 1e9
         return {
             "model": self._info.name,
-            "threads": self._device.threads,
-            "isa": self._device.isa,
+            "threads": self._probe.threads,
+            "isa": self._probe.isa,
             "read_gbs": max(turn.ceiling for turn in (*start, *deep)),
             "int8_gmacs": max(turn.ceiling for turn in prompt),
             "load_s": self._load_seconds,

@@ -81,6 +81,9 @@ class ReferenceDevice(Device):
     def read(self, array: NDArray[Any]) -> NDArray[Any]:
         return array
 
+    def flush(self) -> None:
+        """Nothing is ever put off here."""
+
     def pack(self, parts: Sequence[Part], cols: int) -> ReferenceWeight:
         values = np.empty((sum(part.rows for part in parts), cols), np.float32)
         row = 0

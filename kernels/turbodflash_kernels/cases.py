@@ -25,7 +25,7 @@ FORMATS = {
     "4-table": Format(bits=4, block=32, table=TABLE),
     "4-two-level-affine": Format(bits=4, block=32, affine=True, two_level=True),
     "5-two-level-affine": Format(bits=5, block=32, affine=True, two_level=True),
-    "2-two-level-affine": Format(bits=2, block=16, affine=True, two_level=True),
+    "2-two-level-nibbles": Format(bits=2, block=16, affine=True, two_level=True, nibbles=True),
     "3-two-level-zero4": Format(bits=3, block=16, zero=4, two_level=True),
     "6-two-level-zero32": Format(bits=6, block=16, zero=32, two_level=True),
     "4-two-level-table": Format(bits=4, block=32, table=TABLE, two_level=True),
@@ -87,7 +87,8 @@ def _coded(fmt: Format, rows: int, cols: int, random: np.random.Generator) -> Pl
         spread = unit if factor == "scale" else -unit * 2 ** (fmt.bits - 1)
         signs = random.choice([-1, 1], blocks)
         if fmt.two_level:
-            setattr(planar, factor, (signs * random.integers(1, 64, blocks)).astype(np.int8))
+            values = random.integers(1, 16 if fmt.nibbles else 64, blocks)
+            setattr(planar, factor, (values if fmt.nibbles else signs * values).astype(np.int8))
             high = random.uniform(0.5, 1.5, above) * spread / 32
             setattr(planar, f"super_{factor}", high.astype(np.float16))
         else:

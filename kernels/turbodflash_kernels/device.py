@@ -45,6 +45,23 @@ class KV(Protocol):
         ...
 
 
+class Probe(Protocol):
+    """Measures what a device could do at best, right now."""
+
+    @property
+    def threads(self) -> int: ...
+    @property
+    def isa(self) -> str: ...
+
+    def read_gbs(self) -> float:
+        """1e9 bytes a second, reading memory."""
+        ...
+
+    def int8_gmacs(self) -> float:
+        """1e9 multiply-adds of bytes a second."""
+        ...
+
+
 class Device(ABC):
     """Where arrays live and ops run.
 
@@ -86,6 +103,7 @@ class Device(ABC):
         A device may still be decoding when this returns; `flush` waits for all that is under way.
         """
 
+    @abstractmethod
     def flush(self) -> None:
         """Wait until everything that was asked for is done; errors of the parts are raised here."""
 
@@ -119,6 +137,10 @@ class Device(ABC):
             reasons.append(f"  {self.name}: {why}")
         described = ", ".join(f"{key}={_described(value)}" for key, value in static.items())
         raise NoKernel("\n".join([f"no kernel for {op}({described}):", *reasons]))
+
+    def probe(self) -> Probe:
+        """For benchmarks; raises NoDevice if this device has no ceilings worth measuring."""
+        raise NoDevice(f"the {self.name} device cannot be measured", hint="use the cpu device")
 
     @abstractmethod
     def capture(self, step: Callable[[], T]) -> Callable[[], T]:

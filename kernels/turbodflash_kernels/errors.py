@@ -1,4 +1,4 @@
-"""The root of the error tree. It lives on the lowest floor so that every floor can raise its own."""
+"""The root of the error tree, on the lowest floor, so that every floor can raise its own."""
 
 from __future__ import annotations
 

@@ -29,6 +29,7 @@ class Format:
     zero: subtracted from the code (symmetric formats); a power of two, or 0.
     affine: a minimum per block is added.
     two_level: block scales are int8 factors of an f16 scale per 256 inputs.
+    nibbles: those factors are 0..15, a scale and a minimum share a byte.
     table: code -> value, for the non-linear types.
     dense: "f32", "f16" or "bf16" when the values are stored as they are, else "".
     """
@@ -38,6 +39,7 @@ class Format:
     zero: int = 0
     affine: bool = False
     two_level: bool = False
+    nibbles: bool = False
     table: tuple[int, ...] = ()
     dense: str = ""
 
@@ -46,7 +48,7 @@ class Format:
         if self.dense:
             return {"f32": 4.0, "f16": 2.0, "bf16": 2.0}[self.dense]
         factors = 2 if self.affine else 1
-        per_block = (1 if self.two_level else 2) * factors / self.block
+        per_block = (1 if self.two_level else 2) * factors / self.block / (1 + self.nibbles)
         per_super = 2 * factors / SUPER_BLOCK if self.two_level else 0.0
         return self.bits / 8 + per_block + per_super
 
@@ -55,7 +57,7 @@ class Format:
 class Planar:
     """Some rows of a matrix [rows, cols] in planar form, on the host.
 
-    codes: uint8 [rows, cols], one code a byte; dense formats: float32, float16, or uint16 (bf16 bits).
+    codes: uint8 [rows, cols], one code a byte; dense: float32, float16, or uint16 (bf16 bits).
     scale, min: float16 [rows, cols / block], or int8 when two-level.
     super_scale, super_min: float16 [rows, cols / 256] when two-level.
     """

@@ -5,7 +5,7 @@ import numpy as np
 from turbodflash_engine.quant._base import Bytes, WeightType, field, half, planes
 from turbodflash_kernels.planar import Format, Planar
 
-FORMAT = Format(bits=2, block=16, affine=True, two_level=True)
+FORMAT = Format(bits=2, block=16, affine=True, two_level=True, nibbles=True)
 
 
 def decode(raw: Bytes) -> Planar:

@@ -1,1 +1,1 @@
-"""The CPU device: kernels written in Python, compiled once by Numba, run by a spinning thread team."""
+"""The CPU device: kernels in Python, compiled once by Numba, played by a team of threads."""

@@ -25,6 +25,14 @@ def compile_object(function: Callable[..., None], symbol: str) -> bytes:
     The kernel must not raise, allocate or touch Python objects; what it does with addresses is
     its own business.
     """
+    machine = target_machine()
+    return machine.emit_object(compile_module(function, symbol, machine))
+
+
+def compile_module(
+    function: Callable[..., None], symbol: str, machine: llvm.TargetMachine
+) -> llvm.ModuleRef:
+    """The optimised IR of the kernel, and of nothing else."""
     count = function.__code__.co_argcount
     kind = types.void(*[types.int64] * count)
     dispatcher = numba.njit(kind, error_model="numpy", nogil=True)(function)
@@ -40,9 +48,8 @@ def compile_object(function: Callable[..., None], symbol: str) -> bytes:
             )
         )
     )
-    machine = target_machine()
     _keep_only(module, symbol, machine)
-    return machine.emit_object(module)
+    return module
 
 
 def _keep_only(module: llvm.ModuleRef, symbol: str, machine: llvm.TargetMachine) -> None:

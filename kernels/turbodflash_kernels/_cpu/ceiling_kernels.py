@@ -9,10 +9,10 @@ from numba import types
 from numba.core.typing.templates import signature
 from numba.extending import intrinsic
 
+from turbodflash_kernels._cpu.codes import HALF_I8, V_I8
+from turbodflash_kernels._cpu.dots import HALF_I16, HALF_I32, vnni
+from turbodflash_kernels._cpu.emit import repeat
 from turbodflash_kernels._cpu.simd import (
-    I8,
-    I16,
-    I32,
     I64,
     V_I32,
     call,
@@ -21,9 +21,6 @@ from turbodflash_kernels._cpu.simd import (
     load_i64,
     store,
 )
-from turbodflash_kernels._cpu.codes import HALF_I8, V_I8
-from turbodflash_kernels._cpu.dots import HALF_I16, HALF_I32, vnni
-from turbodflash_kernels._cpu.emit import repeat
 
 CHAINS = 8  # independent sums: enough to hide the latency of a multiply-add
 
@@ -43,17 +40,13 @@ def read():
 
 
 def multiply(isa: str):
-    """words: turns, out. Each turn: CHAINS multiply-adds of one vector (see macs_per_turn)."""
+    """words: turns, out. Each turn: CHAINS multiply-adds of one vector."""
     loop = _multiply(isa)
 
     def kernel(args, task, scratch):
         loop(load_i64(args), load_i64(args + 8) + 64 * task)
 
     return kernel
-
-
-def macs_per_turn(isa: str) -> int:
-    return CHAINS * {"avx512_vnni": 64, "avx_vnni": 32, "avx2": 32, "generic": 16}[isa]
 
 
 def opaque(builder: ir.IRBuilder, vector: ir.Value) -> ir.Value:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,53 +15,35 @@ if TYPE_CHECKING:
 BUFFER_BYTES = 256 << 20  # well beyond any cache
 TASK_BYTES = 1 << 20
 TURNS = 1 << 19
+MACS_PER_TURN = {"avx512_vnni": 8 * 64, "avx_vnni": 8 * 32, "avx2": 8 * 32, "generic": 8 * 16}
 
 
-@dataclass(frozen=True, slots=True)
-class Ceilings:
-    """Reading memory, in 1e9 bytes a second; int8 multiply-adds, in 1e9 a second."""
-
-    read_gbs: float
-    int8_gmacs: float
-
-
-class Probe:
-    """Kept open between measurements, so that a ceiling can be taken right beside a speed."""
+class CpuProbe:
+    """A `Probe` of a CPU device; the first measurement of each kind also compiles its kernel."""
 
     def __init__(self, device: CpuDevice) -> None:
+        self.threads, self.isa = device.threads, device.isa
         self._device = device
         self._buffer = aligned(BUFFER_BYTES, np.uint8)
         self._buffer.fill(1)
-        self._out = aligned(16 * max(BUFFER_BYTES // TASK_BYTES, 1024), np.int32)
+        self._out = aligned(16 * max(BUFFER_BYTES // TASK_BYTES, 4 * device.threads), np.int32)
 
     def read_gbs(self) -> float:
-        """One pass over the buffer."""
-        kernel = self._device.library.address("_cpu.ceiling_kernels", "read")
-        words = (address(self._buffer), TASK_BYTES, address(self._out))
+        """1e9 bytes a second, reading memory once."""
         tasks = BUFFER_BYTES // TASK_BYTES
-        return BUFFER_BYTES / self._seconds(kernel, tasks, words) / 1e9
+        words = (address(self._buffer), TASK_BYTES, address(self._out))
+        return BUFFER_BYTES / self._seconds(("read",), tasks, words) / 1e9
 
     def int8_gmacs(self) -> float:
-        from turbodflash_kernels._cpu import isa  # noqa: F401  (levels name the instruction)
+        """1e9 multiply-adds of bytes a second, from registers."""
+        tasks = 4 * self.threads
+        seconds = self._seconds(("multiply", self.isa), tasks, (TURNS, address(self._out)))
+        return tasks * TURNS * MACS_PER_TURN[self.isa] / seconds / 1e9
 
-        level = self._device.isa
-        kernel = self._device.library.address("_cpu.ceiling_kernels", "multiply", level)
-        macs = 8 * {"avx512_vnni": 64, "avx_vnni": 32, "avx2": 32, "generic": 16}[level]
-        tasks = 4 * self._device.threads
-        seconds = self._seconds(kernel, tasks, (TURNS, address(self._out)))
-        return tasks * TURNS * macs / seconds / 1e9
-
-    def _seconds(self, kernel: int, tasks: int, words: tuple[int, ...]) -> float:
+    def _seconds(self, spec: tuple[str, ...], tasks: int, words: tuple[int, ...]) -> float:
+        kernel = self._device.library.address("_cpu.ceiling_kernels", *spec)
         self._device.flush()
         self._device.record(kernel, tasks, *words, rows=1)
         start = time.perf_counter()
         self._device.flush()
         return time.perf_counter() - start
-
-    def ceilings(self, repeats: int = 5) -> Ceilings:
-        """The best of some measurements."""
-        self.read_gbs(), self.int8_gmacs()  # compile, touch
-        return Ceilings(
-            max(self.read_gbs() for _ in range(repeats)),
-            max(self.int8_gmacs() for _ in range(repeats)),
-        )

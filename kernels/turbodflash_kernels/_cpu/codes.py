@@ -1,4 +1,4 @@
-"""Weight codes out of a tile: bit planes to unsigned bytes, sixteen rows by four inputs at a time."""
+"""Weight codes out of a tile: bit planes to unsigned bytes, sixteen rows by four inputs."""
 
 from __future__ import annotations
 

@@ -13,6 +13,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from turbodflash_kernels._cpu import kv, layout, weight
 from turbodflash_kernels._cpu.arena import Arena
+from turbodflash_kernels._cpu.ceilings import CpuProbe
 from turbodflash_kernels._cpu.library import Compiling, Library
 from turbodflash_kernels._cpu.memory import Memory
 from turbodflash_kernels._cpu.team import ARGUMENT_WORDS, RECORD_WORDS, Team, address, aligned
@@ -56,12 +57,16 @@ class CpuDevice(Device):
         self._many = False
         self._memo: dict[Any, Any] = {}
         self._announced = 0
+        self._capturing = False
         self._packers: ThreadPoolExecutor | None = None
         self._packing: list[Future[None]] = []
 
     def describe(self) -> str:
         batch = f" ({self.threads_batch} for prompts)" * (self.threads_batch != self.threads)
         return f"cpu {self.isa}, {self.threads} threads{batch}"
+
+    def probe(self) -> CpuProbe:
+        return CpuProbe(self)
 
     # -- memory ----------------------------------------------------------------------------------
 
@@ -78,7 +83,7 @@ class CpuDevice(Device):
         return self._arena.nbytes
 
     def _poisoned(self, array: NDArray[Any]) -> NDArray[Any]:
-        if self.poison and array.dtype.kind == "f":
+        if self.poison and not self._capturing and array.dtype.kind == "f":
             self.flush()  # what was recorded may still read this memory under another name
             array.fill(np.nan)
         return array
@@ -173,7 +178,7 @@ class CpuDevice(Device):
         """The result of make(), shared by all ops of the tape being recorded that ask for key."""
         if key not in self._memo:
             self._memo[key] = make()
-        return self._memo[key]  # type: ignore[no-any-return]
+        return self._memo[key]
 
     def flush(self) -> None:
         """Do what was recorded."""
@@ -198,9 +203,11 @@ class CpuDevice(Device):
     @contextmanager
     def _fresh_tape(self) -> Iterator[None]:
         self.flush()
+        self._capturing = True
         try:
             yield
         finally:
+            self._capturing = False
             self._take()  # an op that failed leaves nothing half recorded
 
     def _take(self) -> tuple[NDArray[np.int64], bool, list[Any]]:

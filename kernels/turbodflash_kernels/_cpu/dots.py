@@ -48,10 +48,11 @@ def block_sums(
     each has its own scale. code_sums: from `packed_code_sums`; None: they are found on the way."""
     machine = MACHINES[isa](builder, fmt)
     split = fmt.block == INPUTS
-    tallies = [machine.tally() if code_sums is None else None for _ in HALVES]
+    tallies = [machine.tally() for _ in HALVES]
     sums: list[list[Chunks]] = [[] for _ in rows]
     for half, steps in enumerate(HALVES):
-        products = machine.products(planes, rows, steps, half, tallies[half])
+        tally = tallies[half] if code_sums is None else None
+        products = machine.products(planes, rows, steps, half, tally)
         for parts, product in zip(sums, products, strict=True):
             if parts and not split:
                 parts[0] = machine.add(parts[0], product)
@@ -110,8 +111,7 @@ class Generic:
         """Products of a row's block, or of its halves, with what the middles add and zeros take."""
         middles = self.middles(row, code_sums, split)
         sums = [
-            self.joined(self.add(part, middle))
-            for part, middle in zip(parts, middles, strict=True)
+            self.joined(self.add(part, middle)) for part, middle in zip(parts, middles, strict=True)
         ]
         if not zero_of(self.fmt) or self.signed:
             return sums
@@ -172,7 +172,9 @@ class Generic:
                     at = plus(self.builder, row.codes, 4 * step + j)
                     code = splat(self.builder, self.builder.sext(load(self.builder, at, I8), I32))
                     sums[r] = self.builder.add(sums[r], self.builder.mul(column, code))
-        return [self.times_factor([total], row, half) for total, row in zip(sums, rows, strict=True)]
+        return [
+            self.times_factor([total], row, half) for total, row in zip(sums, rows, strict=True)
+        ]
 
     def times_factor(self, chunks: Chunks, row: Row, half: int) -> Chunks:
         kind = chunks[0].type
@@ -204,9 +206,7 @@ class Avx512Vnni(Generic):
             return [self._paired(code_sums, middles)]
         masks = (0xFFFF, -0x10000)
         return [
-            self._paired(
-                code_sums, self.builder.and_(middles, constant_splat(mask, self.word32))
-            )
+            self._paired(code_sums, self.builder.and_(middles, constant_splat(mask, self.word32)))
             for mask in masks
         ]
 

@@ -4,8 +4,9 @@ Sixteen output rows form a tile; a tile is one stream of blocks of 32 inputs. In
 holds the codes of inputs 4s..4s+3 of all sixteen rows: 64 codes, row-major. Codes are split into
 bit planes (6 bits: 4 + 2); a plane of p bits packs the eight steps into p vectors of 64 bytes,
 step s in vector s % p at bit p * (s // p). After the planes come the block's scales, then its
-minima: sixteen lanes each, f16, or int8 when two-level; then each super-block of 256 inputs starts
-with sixteen f16 scales (and minima). Dense formats: input by input, sixteen values.
+minima, sixteen lanes each: f16, or int8 when two-level, or both as the nibbles of one byte. In
+two-level formats each super-block of 256 inputs starts with sixteen f16 scales (and minima). Dense
+formats: input by input, sixteen values.
 """
 
 from __future__ import annotations
@@ -30,9 +31,15 @@ def factor_bytes(fmt: Format) -> int:
     return TILE * (1 if fmt.two_level else 2)
 
 
+def factor_offset(fmt: Format, kind: int, part: int) -> int:
+    """Where in a block the scales (kind 0) or minima (1) of a part stand."""
+    parts = BLOCK // fmt.block
+    return code_bytes(fmt) + factor_bytes(fmt) * (part if fmt.nibbles else kind * parts + part)
+
+
 def block_bytes(fmt: Format) -> int:
-    sets = (BLOCK // fmt.block) * (2 if fmt.affine else 1)
-    return code_bytes(fmt) + sets * factor_bytes(fmt)
+    last = factor_offset(fmt, 1 if fmt.affine else 0, BLOCK // fmt.block - 1)
+    return last + factor_bytes(fmt)
 
 
 def header_bytes(fmt: Format) -> int:

@@ -30,7 +30,9 @@ def pack_quantised(fmt: Format):
     """
     bits, two_level, affine = fmt.bits, fmt.two_level, fmt.affine
     parts = layout.BLOCK // fmt.block
-    code_bytes, factor = layout.code_bytes(fmt), layout.factor_bytes(fmt)
+    nibbles = fmt.nibbles
+    scales_at, minima_at = layout.factor_offset(fmt, 0, 0), layout.factor_offset(fmt, 1, 0)
+    part_bytes = layout.factor_bytes(fmt)
     block_bytes, header = layout.block_bytes(fmt), layout.header_bytes(fmt)
     per_super = SUPER_BLOCK // layout.BLOCK
     planes = layout.PLANES[bits]
@@ -83,9 +85,12 @@ def pack_quantised(fmt: Format):
                 pack_codes(codes + row * cols, cols, block, lane, at)
                 for part in range(parts):
                     i = (row * blocks + block) * parts + part
-                    put(at + code_bytes + part * factor, lane, scale, i)
-                    if affine:
-                        put(at + code_bytes + (parts + part) * factor, lane, minimum, i)
+                    put(at + scales_at + part * part_bytes, lane, scale, i)
+                    if nibbles:
+                        both = at + scales_at + part * part_bytes + lane
+                        store_i8(both, load_u8(both) | load_u8(minimum + i) << 4)
+                    elif affine:
+                        put(at + minima_at + part * part_bytes, lane, minimum, i)
                 at += block_bytes
 
     return pack

@@ -60,7 +60,7 @@ for _vector, _prefix in ((f32x16, "f"), (i32x16, "")):
 _lower_operator(operator.truediv, f32x16, "fdiv")
 
 
-# -- building blocks shared by the intrinsics below and by tiles.py ---------------------------------
+# -- building blocks shared by the intrinsics below and by tiles.py --------------------------------
 
 
 def pointer(builder: ir.IRBuilder, address: ir.Value) -> ir.Value:
@@ -100,7 +100,7 @@ def fma(builder: ir.IRBuilder, a: ir.Value, b: ir.Value, c: ir.Value) -> ir.Valu
     return call(builder, f"llvm.fmuladd.v{LANES}f32", V_F32, a, b, c)
 
 
-# -- intrinsics --------------------------------------------------------------------------------------
+# -- intrinsics ------------------------------------------------------------------------------------
 
 Emit = Callable[..., Any]
 
@@ -270,9 +270,7 @@ vmax_of = _intrinsic(
 vmin_of = _intrinsic(
     "vmin_of", _float, (f32x16,), lambda b, v: _fold(b, v, lambda x, y: _emit_vmin(b, x, y))
 )
-vsum_i32 = _intrinsic(
-    "vsum_i32", _int, (i32x16,), lambda b, v: b.sext(_fold(b, v, b.add), I64)
-)
+vsum_i32 = _intrinsic("vsum_i32", _int, (i32x16,), lambda b, v: b.sext(_fold(b, v, b.add), I64))
 
 
 # exp(x) = 2^n * p(r), n = round(x / ln 2), r = x - n ln 2 in two steps; p is the Taylor series to
@@ -305,7 +303,7 @@ vexp = _intrinsic("vexp", f32x16, (f32x16,), _emit_exp)
 vload_partial = _intrinsic("vload_partial", f32x16, (_int, _int), _emit_load_partial)
 
 
-# -- atomics and calls, for the thread team ----------------------------------------------------------
+# -- atomics and calls, for the thread team --------------------------------------------------------
 
 
 def _word(builder: ir.IRBuilder, address: ir.Value) -> ir.Value:

@@ -36,7 +36,7 @@ def aligned(count: int, dtype: Any, alignment: int = 64) -> NDArray[Any]:
 
 
 def address(array: NDArray[Any]) -> int:
-    return array.__array_interface__["data"][0]  # type: ignore[no-any-return]
+    return array.__array_interface__["data"][0]
 
 
 class Team:
@@ -85,9 +85,7 @@ def _wake_parked(shared: NDArray[np.int64], wake: list[threading.Event]) -> None
             wake[thread].set()
 
 
-def _serve(
-    shared: NDArray[np.int64], stand_by: Any, thread: int, wake: threading.Event
-) -> None:
+def _serve(shared: NDArray[np.int64], stand_by: Any, thread: int, wake: threading.Event) -> None:
     """The life of a helping thread. It must not keep the team alive."""
     base, parked = address(shared), (THREADS + 64 * thread) // 8
     while shared[RECORDS // 8] >= 0:

@@ -15,7 +15,6 @@ from llvmlite import ir
 
 from turbodflash_kernels._cpu import layout
 from turbodflash_kernels._cpu.dots import (
-    HALVES,
     INFO_BYTES,
     INPUTS,
     MIDDLES,
@@ -159,7 +158,8 @@ class _QuantisedTile:
             emit_prefetch(builder, plus(builder, later, line))
         rows = [
             Row(
-                offset(builder, codes, index, layout.BLOCK), offset(builder, info, index, INFO_BYTES)
+                offset(builder, codes, index, layout.BLOCK),
+                offset(builder, info, index, INFO_BYTES),
             )
             for codes, info in zip(self.code_rows, self.info_rows, strict=True)
         ]
@@ -174,27 +174,24 @@ class _QuantisedTile:
 
     def factors(self, address: ir.Value, above: Above) -> tuple[Values, Values]:
         """Scales, and minima if there are any, of a block or of its halves."""
-        parts, size = layout.BLOCK // self.fmt.block, layout.factor_bytes(self.fmt)
-        first = plus(self.builder, address, layout.code_bytes(self.fmt))
+        parts = layout.BLOCK // self.fmt.block
 
         def read(kind: int) -> Values:
-            return [
-                self.factor(
-                    plus(self.builder, first, (kind * parts + part) * size),
-                    above[kind] if above else None,
-                )
-                for part in range(parts)
-            ]
+            return [self.factor(address, kind, part, above) for part in range(parts)]
 
         return read(0), read(1) if self.fmt.affine else []
 
-    def factor(self, address: ir.Value, above: ir.Value | None) -> ir.Value:
+    def factor(self, address: ir.Value, kind: int, part: int, above: Above) -> ir.Value:
         """Sixteen block scales or minima as float32."""
-        if above is None:
-            return half_lanes(self.builder, address)
-        small = load(self.builder, address, ir.VectorType(I8, 16))
-        wide = self.builder.sitofp(self.builder.sext(small, V_I32), V_F32)
-        return self.builder.fmul(above, wide)
+        builder = self.builder
+        at = plus(builder, address, layout.factor_offset(self.fmt, kind, part))
+        if not above:
+            return half_lanes(builder, at)
+        lanes = builder.sext(load(builder, at, ir.VectorType(I8, 16)), V_I32)
+        if self.fmt.nibbles:
+            lanes = builder.lshr(lanes, constant_splat(4 * kind, V_I32))
+            lanes = builder.and_(lanes, constant_splat(15, V_I32))
+        return builder.fmul(above[kind], builder.sitofp(lanes, V_F32))
 
     def added(
         self, total: ir.Value, row: Row, sums: Values, scales: Values, minima: Values
@@ -261,9 +258,7 @@ def dense_tile(kind: str, rows: int) -> Any:
                 body()
 
         def all_blocks() -> None:
-            repeat(
-                builder, blocks, lambda b: add_inputs(builder.shl(b, I64(5)), I64(layout.BLOCK))
-            )
+            repeat(builder, blocks, lambda b: add_inputs(builder.shl(b, I64(5)), I64(layout.BLOCK)))
 
         when(builder.icmp_signed(">", blocks, I64(0)), all_blocks)
         when(

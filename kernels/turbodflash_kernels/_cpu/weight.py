@@ -90,9 +90,7 @@ def _runs(parts: Sequence[Part]) -> list[list[Part]]:
     return runs
 
 
-def _jobs(
-    target: PackedPart, parts: list[Part], packer: Callable[..., None]
-) -> list[Job]:
+def _jobs(target: PackedPart, parts: list[Part], packer: Callable[..., None]) -> list[Job]:
     step = max(CHUNK_BYTES // target.cols // layout.TILE, 1) * layout.TILE
     jobs: list[Job] = []
     first = 0

@@ -108,9 +108,7 @@ def _partials(format_k: str, format_v: str):
         store_f32(partial + 4 * head_dim + 4, vsum(total))
 
     @inline
-    def chunk(
-        q0, q1, q2, q3, n0, n1, n2, n3, k, v, head_dim, scale, scores, p0, p1, p2, p3, fetch
-    ):
+    def chunk(q0, q1, q2, q3, n0, n1, n2, n3, k, v, head_dim, scale, scores, p0, p1, p2, p3, fetch):
         """Query i sees the first n_i keys of the chunk at k, v (none if n_i <= 0).
 
         fetch: ask memory for the values while the keys are at work, and for the next chunk's keys
@@ -275,15 +273,15 @@ def rows(format_k: str, format_v: str):
         for c in range(chunks_of(positions + 4 * first, last - first)):
             for j in range(0, queries, QUERIES):
                 some = min(QUERIES, queries - j)
-                partials(args, head, first * group + j, first * group + j + some, c, scores, partial)
+                partials(
+                    args, head, first * group + j, first * group + j + some, c, scores, partial
+                )
                 for i in range(some):
                     row = first + (j + i) // group
                     if load_i32(positions + 4 * row) >= c * CHUNK:
                         merge(totals + (j + i) * size, partial + i * size, head_dim)
         for j in range(queries):
             out = load_i64(args + 96) + (first + j // group) * load_i64(args + 104)
-            write_out(
-                totals + j * size, head_dim, out + 4 * (head * group + j % group) * head_dim
-            )
+            write_out(totals + j * size, head_dim, out + 4 * (head * group + j % group) * head_dim)
 
     return kernel

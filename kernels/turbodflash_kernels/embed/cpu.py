@@ -48,7 +48,8 @@ def rows_quantised(fmt: Format):
     low_mask, high_mask = (1 << first) - 1, (1 << second) - 1
     two_level, affine, zero = fmt.two_level, fmt.affine, fmt.zero
     parts = layout.BLOCK // fmt.block
-    codes_size, factor_size = layout.code_bytes(fmt), layout.factor_bytes(fmt)
+    nibbles, part_bytes = fmt.nibbles, layout.factor_bytes(fmt)
+    scales_at, minima_at = layout.factor_offset(fmt, 0, 0), layout.factor_offset(fmt, 1, 0)
     size, header = layout.block_bytes(fmt), layout.header_bytes(fmt)
     per_super = SUPER_BLOCK // layout.BLOCK
     table = np.array(fmt.table or (0,), np.float32)
@@ -67,7 +68,9 @@ def rows_quantised(fmt: Format):
         return value
 
     @inline
-    def factor(at, lane, above):
+    def factor(at, lane, above, shift):
+        if nibbles:
+            return above * np.float32((load_u8(at + lane) >> shift) & 15)
         if two_level:
             return above * np.float32(load_i8(at + lane))
         return load_f16(at + 2 * lane)
@@ -88,13 +91,13 @@ def rows_quantised(fmt: Format):
                 at += header
             for i in range(32):
                 part = i * parts // 32
-                scale = factor(at + codes_size + part * factor_size, lane, above)
+                scale = factor(at + scales_at + part * part_bytes, lane, above, 0)
                 q = code(at, lane, i)
                 value = table[q] if has_table else np.float32(q - zero)
                 value = value * scale
                 if affine:
-                    where = at + codes_size + (parts + part) * factor_size
-                    value = value + factor(where, lane, above_min)
+                    where = at + minima_at + part * part_bytes
+                    value = value + factor(where, lane, above_min, 4)
                 store_f32(out + 4 * (32 * block + i), value * out_scale)
             at += size
 

@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import math
 
+import numba
+import numpy as np
+
 from turbodflash_kernels._cpu import tiles
 from turbodflash_kernels._cpu.dots import (
     ALL_ZEROS,
@@ -37,9 +40,6 @@ from turbodflash_kernels._cpu.simd import (
     vsum_i32,
 )
 from turbodflash_kernels.planar import Format
-
-import numba
-import numpy as np
 
 inline = numba.njit(error_model="numpy", inline="never")
 SMALLEST_UNIT = np.float32(1e-30)  # all zeros, or so small that their products vanish

@@ -26,7 +26,7 @@ def build(name, *spec):
 
 
 def angles():
-    """words: positions, n, inv_freq, half, magnitude_bits, out [n, 2, half]: cosines, then sines."""
+    """words: positions, n, inv_freq, half, magnitude_bits, out [n, 2, half]: cos, then sin."""
 
     def kernel(args, task, scratch):
         position = load_i32(load_i64(args) + 4 * task)

@@ -1,0 +1,138 @@
+"""Every instruction set gives the same bits; those that this machine lacks are emulated."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from llvmlite import ir
+
+from turbodflash_kernels._cpu import codes, dots, isa
+from turbodflash_kernels._cpu.device import CpuDevice
+from turbodflash_kernels.cases import FORMATS, normal, random_part
+from turbodflash_kernels.errors import NoDevice
+
+QUANTISED = [name for name, fmt in FORMATS.items() if not fmt.dense]
+ROWS, COLS, PASSES = 40, 512, (1, 2, 7)
+
+
+def product(device: CpuDevice, name: str) -> list[np.ndarray]:
+    weight = device.pack([random_part(name, ROWS, COLS, seed=5)], COLS)
+    linear = device.bind("linear", weight=weight, prologue=None, bias=None)
+    inputs = [device.upload(normal(rows, COLS, seed=rows)) for rows in PASSES]
+    return [device.read(linear(x)).copy() for x in inputs]
+
+
+@pytest.fixture
+def generic(monkeypatch):
+    monkeypatch.setenv("TURBODFLASH_ISA", "generic")
+    return CpuDevice(1)
+
+
+@pytest.mark.parametrize("level", isa.available())
+@pytest.mark.parametrize("name", QUANTISED)
+def test_levels_agree_bit_for_bit(level, name, generic, monkeypatch):
+    monkeypatch.setenv("TURBODFLASH_ISA", level)
+    device = CpuDevice(1)
+    assert device.isa == level
+    for ours, plain in zip(product(device, name), product(generic, name), strict=True):
+        np.testing.assert_array_equal(ours, plain)
+
+
+def multiply_add_bytes(builder, width, total, left, right):
+    """vpdpbusd in plain IR: four unsigned times signed bytes to each 32-bit lane."""
+    lanes = width // 32
+    words = ir.VectorType(dots.I32, lanes)
+    left, right = builder.bitcast(left, words), builder.bitcast(right, words)
+    for j in range(4):
+        up = dots.constant_splat(24 - 8 * j, words)
+        down = dots.constant_splat(24, words)
+        unsigned = builder.lshr(builder.shl(left, up), down)
+        signed = builder.ashr(builder.shl(right, up), down)
+        total = builder.add(total, builder.mul(unsigned, signed))
+    return total
+
+
+def multiply_add_pairs(self, left, right):
+    """vpmaddwd in plain IR."""
+    builder, words = self.builder, self.word32
+    left, right = builder.bitcast(left, words), builder.bitcast(right, words)
+    half = dots.constant_splat(16, words)
+    high = builder.mul(builder.ashr(left, half), builder.ashr(right, half))
+    low = builder.mul(
+        builder.ashr(builder.shl(left, half), half), builder.ashr(builder.shl(right, half), half)
+    )
+    return builder.add(low, high)
+
+
+@pytest.mark.parametrize(
+    ("level", "name"),
+    [
+        ("avx512_vnni", "4-affine"),
+        ("avx512_vnni", "8-zero128"),
+        ("avx512_vnni", "4-table"),
+        ("avx512_vnni", "6-two-level-zero32"),
+        ("avx_vnni", "4-affine"),
+        ("avx_vnni", "2-two-level-nibbles"),
+    ],
+)
+def test_levels_this_machine_lacks_agree_when_emulated(level, name, generic, monkeypatch, tmp_path):
+    monkeypatch.setattr(dots, "vnni", multiply_add_bytes)
+    monkeypatch.setattr(dots.Avx512Vnni, "_madd", multiply_add_pairs)
+    look_up = codes._look_up
+    monkeypatch.setattr(codes, "_look_up", lambda b, isa, *rest: look_up(b, "generic", *rest))
+    monkeypatch.setenv("TURBODFLASH_CACHE", str(tmp_path))  # emulations are nobody's kernels
+    device = CpuDevice(1)
+    device.isa, device.library.isa = level, f"emulated {level}"
+    for ours, plain in zip(product(device, name), product(generic, name), strict=True):
+        np.testing.assert_array_equal(ours, plain)
+
+
+COMPILE_FOR_ANOTHER = """
+import llvmlite.binding as llvm
+from turbodflash_kernels._cpu.build import compile_module
+from turbodflash_kernels.cases import FORMATS
+from turbodflash_kernels.linear.cpu import build
+
+llvm.initialize_native_target()
+llvm.initialize_native_asmprinter()
+machine = llvm.Target.from_default_triple().create_target_machine(
+    cpu="{cpu}", features="{features}", opt=3
+)
+kernel = build("product_quantised", FORMATS["{name}"], "{level}")
+print(machine.emit_assembly(compile_module(kernel, "kernel", machine)))
+"""
+
+
+@pytest.mark.parametrize(
+    ("level", "cpu", "features", "register", "name"),
+    [
+        ("avx512_vnni", "cascadelake", "+avx512vnni,+avx512bw,+avx512vl", "%zmm", "4-affine"),
+        ("avx512_vnni", "cascadelake", "+avx512vnni,+avx512bw,+avx512vl", "%zmm", "4-table"),
+        ("avx_vnni", "alderlake", "+avxvnni", "%ymm", "8-zero128"),
+    ],
+)
+def test_their_real_instructions_compile(level, cpu, features, register, name):
+    assert platform.machine() in ("x86_64", "AMD64"), "the levels are x86's own"
+    program = COMPILE_FOR_ANOTHER.format(cpu=cpu, features=features, name=name, level=level)
+    target = {"NUMBA_CPU_NAME": cpu, "NUMBA_CPU_FEATURES": features}
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, **target, "PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    multiplies = [line for line in done.stdout.splitlines() if "vpdpbusd" in line]
+    assert multiplies
+    assert all(register in line for line in multiplies)
+
+
+def test_a_level_that_does_not_exist_is_named_with_those_that_do(monkeypatch):
+    monkeypatch.setenv("TURBODFLASH_ISA", "avx3")
+    with pytest.raises(NoDevice, match=r"'avx3'.*generic"):
+        CpuDevice(1)
