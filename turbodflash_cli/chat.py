@@ -137,9 +137,7 @@ class Chat:
     def _after(self, finished: Finished) -> None:
         if finished.reason == "interrupted":
             self.terminal.note("[interrupted]")
-        elif finished.reason == "context":
-            limit = self.session.info.context
-            self.terminal.note(f"[stopped: context full, {self.session.used} of {limit} tokens]")
+        report.say_if_full(self.terminal, finished, self.session.info.context)
         if self._show_timings:
             report.say_timings(self.terminal, finished)
         report.say_details(self.terminal, finished)

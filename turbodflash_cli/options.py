@@ -69,6 +69,7 @@ def say_options(
         stop=stop_strings(prompt),
         sample=sampling.over(defaults),
         thinking=thinking(reasoning),
+        split_thoughts=reasoning.reasoning_format != "none",
         template_kwargs=variables,
         special=prompt.special,
     )

@@ -28,12 +28,10 @@ class Paint(Protocol):
 class Manner(NamedTuple):
     """How an answer is shown.
 
-    thoughts: written at all. marked: between marks and faint; else like the answer.
-    newline: end the answer with a newline if it has none.
+    thoughts: written, between marks and faint. newline: end the answer with one if it has none.
     """
 
     thoughts: bool
-    marked: bool
     newline: bool
 
 
@@ -70,7 +68,7 @@ class Aloud:
         self._bar.clear()
         if event.thought and not self._manner.thoughts:
             return
-        self._turn_to(event.thought and self._manner.marked)
+        self._turn_to(event.thought)
         self._terminal.write(event.piece)
 
     def progress(self, event: Progress) -> None:

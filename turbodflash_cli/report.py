@@ -38,6 +38,13 @@ def say_timings(terminal: Terminal, finished: Finished) -> None:
         terminal.say(line)
 
 
+def say_if_full(terminal: Terminal, finished: Finished, context: int) -> None:
+    """An answer that the context cut off must not look complete."""
+    if finished.reason == "context":
+        used = finished.prompt_tokens + finished.new_tokens
+        terminal.note(f"[stopped: context full, {used} of {context} tokens]")
+
+
 def say_details(terminal: Terminal, finished: Finished) -> None:
     """What `-v` adds: counts, times, why it ended, and the seed that repeats it."""
     terminal.detail(

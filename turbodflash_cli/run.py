@@ -113,10 +113,8 @@ def answer_once(
 
 def manner(terminal: Terminal, reasoning: ReasoningFlags, raw: bool) -> Manner:
     """How answers look: thoughts are for people, and a pipe gets the answer alone."""
-    as_text = reasoning.reasoning_format == "none"
     return Manner(
-        thoughts=as_text or terminal.out_tty or reasoning.show_thinking,
-        marked=not as_text,
+        thoughts=terminal.out_tty or reasoning.show_thinking,
         newline=terminal.out_tty or not raw,
     )
 
@@ -139,9 +137,7 @@ def _close(
 ) -> None:
     """Everything that is told after the text."""
     finished = answer.finished
-    if finished.reason == "context":
-        limit = session.info.context
-        terminal.note(f"[stopped: context full, {session.used} of {limit} tokens]")
+    report.say_if_full(terminal, finished, session.info.context)
     if output.show_timings:
         report.say_timings(terminal, finished)
     report.say_details(terminal, finished)

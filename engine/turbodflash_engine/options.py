@@ -147,6 +147,7 @@ class SayOptions:
     stop: strings that end the answer and are not part of it.
     attempt: 0 = first answer; an answer asked for again draws on seed + attempt.
     thinking: asks the template to think, or not to; None = as the template does by itself.
+    split_thoughts: tell thoughts from the answer; False = they and their marks are its text.
     template_kwargs: further variables of the template.
     special: show the text of control tokens.
     """
@@ -156,6 +157,7 @@ class SayOptions:
     sample: SampleOptions = field(default_factory=SampleOptions)
     attempt: int = 0
     thinking: bool | None = None
+    split_thoughts: bool = True
     template_kwargs: Mapping[str, object] = field(default_factory=dict)
     special: bool = False
 

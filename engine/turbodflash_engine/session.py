@@ -96,9 +96,10 @@ class Session:
         options = options or SayOptions()
         if not messages:
             raise BadUsage("there is no message to answer", hint="say something")
-        variables = {"enable_thinking": options.thinking, **options.template_kwargs}
-        prompt = self._template.render(messages, **variables)
-        return self._begin(prompt, options, Thoughts.after(prompt, self._template.thought_marks))
+        asked = {} if options.thinking is None else {"enable_thinking": options.thinking}
+        prompt = self._template.render(messages, **asked | dict(options.template_kwargs))
+        marks = self._template.thought_marks if options.split_thoughts else None
+        return self._begin(prompt, options, Thoughts.after(prompt, marks))
 
     def complete(self, prompt: str, options: SayOptions | None = None) -> Iterator[Event]:
         """Continue a text as it is; special tokens in it are recognised. Otherwise like `chat`."""

@@ -276,8 +276,8 @@ def test_ctrl_c_stops_a_command_but_not_the_chat(
 
 
 def test_a_full_context_is_told(program: Program) -> None:
-    program.session = FakeSession([Text("x"), finished("context")])
-    program.session.used = 4096
+    end = finished("context", prompt_tokens=4000, new_tokens=96)
+    program.session = FakeSession([Text("x"), end])
     assert talk(program, "one").err == "[stopped: context full, 4096 of 4096 tokens]\n"
 
 

@@ -99,8 +99,10 @@ def test_template_variables_win_over_the_option() -> None:
     template = Watching()
     session = Session(ToyModel(), ToyTokenizer(), template, INFO)
     turn = [{"role": "user", "content": "A"}]
-    list(session.chat(turn, say(thinking=True)))
-    assert template.variables == {"enable_thinking": True}
+    list(session.chat(turn, say()))
+    assert template.variables == {}
+    list(session.chat(turn, say(thinking=False)))
+    assert template.variables == {"enable_thinking": False}
     list(session.chat(turn, say(thinking=True, template_kwargs={"enable_thinking": False, "x": 1})))
     assert template.variables == {"enable_thinking": False, "x": 1}
 
@@ -116,6 +118,9 @@ def test_thoughts_are_told_apart_in_a_chat_only() -> None:
     answer = "".join(event.piece for event in told if not event.thought)
     end = whole.index(whole[5], 2)
     assert (thought, answer) == (whole[2:end], whole[end + 1 :])
+    unsplit = list(session.chat(turn, say(split_thoughts=False)))
+    assert text_of(unsplit) == whole
+    assert not any(event.thought for event in unsplit if isinstance(event, Text))
     assert text_of(session.complete("ABC", say())) == whole
 
 

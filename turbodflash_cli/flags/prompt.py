@@ -189,7 +189,7 @@ class ReasoningFlags(Group):
         str | None,
         flag(
             "--reasoning-format",
-            help="none = thoughts are printed like the answer.",
+            help="none = thoughts stay in the text, tagged.",
             metavar="none|deepseek|auto",
             parse=choice("none", "deepseek", "deepseek-legacy", "auto"),
             env="LLAMA_ARG_THINK",
