@@ -148,6 +148,12 @@ def test_which_template_is_used(chosen, in_file, source):
     assert template_source(chosen, in_file) == source
 
 
+def test_a_chosen_text_that_is_no_template_is_bad_usage():
+    with pytest.raises(BadUsage, match="not valid Jinja in line 1: unexpected 'end of template'"):
+        template_source("{{ nope(", "{{ 1 }}")
+    assert template_source(None, "{{ nope(") == "{{ nope("
+
+
 def test_a_template_name_that_is_nearly_right_is_corrected():
     with pytest.raises(Unknown) as caught:
         template_source("chatlm", None)

@@ -8,11 +8,9 @@ from datetime import datetime
 from functools import cached_property
 from typing import Any, Protocol
 
-from jinja2 import Template, TemplateError, TemplateSyntaxError
-
 from turbodflash_engine.errors import BadModel, BadUsage
 from turbodflash_engine.tokenizer.meter import Meter, TooMuch, meter
-from turbodflash_engine.tokenizer.sandbox import Refused, Sandbox
+from turbodflash_engine.tokenizer.sandbox import Invalid, Refused, Sandbox, reason
 from turbodflash_engine.tokenizer.templates import BUILT_IN, DEFAULT, template_source
 
 __all__ = ["BUILT_IN", "DEFAULT", "ChatTemplate", "Message", "template_source"]
@@ -56,7 +54,10 @@ class ChatTemplate:
         self._bos = tokenizer.token_text(tokenizer.bos_id)
         self._eos = tokenizer.token_text(tokenizer.eos_id)
         self._added = (tokenizer.add_bos and self._bos, tokenizer.add_eos and self._eos)
-        self._template = _compile(source, Sandbox(now))
+        try:
+            self._template = Sandbox(now).compiled(source)
+        except Invalid as fault:
+            raise BadModel(str(fault), hint="choose another with --chat-template") from None
 
     def render(
         self,
@@ -154,7 +155,7 @@ class ChatTemplate:
             ) from None
         except Exception as error:
             raise BadUsage(
-                f"the chat template failed{_line(error)}: {_reason(error)}",
+                f"the chat template failed{_line(error)}: {reason(error)}",
                 hint="choose another with --chat-template, or check --chat-template-kwargs",
             ) from error
         finally:
@@ -167,30 +168,10 @@ class ChatTemplate:
         return prompt.removesuffix(eos) if eos else prompt
 
 
-def _compile(source: str, sandbox: Sandbox) -> Template:
-    try:
-        return sandbox.from_string(source)
-    except TemplateSyntaxError as error:
-        reason, line = error.message or "syntax error", f" in line {error.lineno}"
-    except Exception as error:  # the compiler of a hostile template may fail in any way
-        reason, line = _reason(error), ""
-    raise BadModel(
-        f"the chat template is not valid Jinja{line}: {reason}",
-        hint="choose another with --chat-template",
-    )
-
-
 def _line(error: Exception) -> str:
     frames = traceback.extract_tb(error.__traceback__)
     lines = [frame.lineno for frame in frames if frame.filename == "<template>"]
     return f" in line {lines[-1]}" if lines else ""
-
-
-def _reason(error: Exception) -> str:
-    if isinstance(error, RecursionError):
-        return "it is nested too deeply"
-    text = str(error) or type(error).__name__
-    return text if isinstance(error, TemplateError) else f"{type(error).__name__}: {text}"
 
 
 def _turn(role: str, content: str) -> Message:

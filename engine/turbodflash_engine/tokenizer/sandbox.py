@@ -13,7 +13,7 @@ from datetime import datetime
 from functools import wraps
 from typing import Any
 
-from jinja2 import TemplateSyntaxError, nodes
+from jinja2 import Template, TemplateError, TemplateSyntaxError, nodes
 from jinja2.runtime import Context
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.utils import Namespace
@@ -41,6 +41,10 @@ class Refused(Exception):
     """The template itself refuses its input, through `raise_exception`."""
 
 
+class Invalid(Exception):
+    """A text is no template; the sentence says why, and in which line."""
+
+
 class Sandbox(ImmutableSandboxedEnvironment):
     """Compiles chat templates, with the settings and helpers that they expect.
 
@@ -66,6 +70,16 @@ class Sandbox(ImmutableSandboxedEnvironment):
             "raise_exception": _refuse,
             "strftime_now": lambda format: now().strftime(_short(format)),
         }
+
+    def compiled(self, source: str) -> Template:
+        """The template of a Jinja text; Invalid if it is none."""
+        try:
+            return self.from_string(source)
+        except TemplateSyntaxError as error:
+            why, line = error.message or "syntax error", f" in line {error.lineno}"
+        except Exception as error:  # the compiler of a hostile template may fail in any way
+            why, line = reason(error), ""
+        raise Invalid(f"the chat template is not valid Jinja{line}: {why}")
 
     def _parse(self, source: str, name: str | None, filename: str | None) -> nodes.Template:
         tree = super()._parse(source, name, filename)
@@ -175,6 +189,14 @@ def _to_json(
     return json.dumps(
         value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys
     )
+
+
+def reason(error: Exception) -> str:
+    """What went wrong in a template, in words."""
+    if isinstance(error, RecursionError):
+        return "it is nested too deeply"
+    text = str(error) or type(error).__name__
+    return text if isinstance(error, TemplateError) else f"{type(error).__name__}: {text}"
 
 
 def _refuse(message: str) -> None:

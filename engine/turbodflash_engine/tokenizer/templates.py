@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from turbodflash_engine.errors import Unknown
+from datetime import datetime
+
+from turbodflash_engine.errors import BadUsage, Unknown
+from turbodflash_engine.tokenizer.sandbox import Invalid, Sandbox
 
 DEFAULT = "chatml"
 
@@ -104,11 +107,22 @@ BUILT_IN = {
 
 
 def template_source(chosen: str | None, in_file: str | None) -> str:
-    """The Jinja text to use: what was chosen, by name or as text; else the file's; else ChatML."""
+    """The Jinja text to use: what was chosen, by name or as text; else the file's; else ChatML.
+
+    BadUsage if what was chosen is no template; the file's own is not looked at.
+    """
     if chosen is None or not chosen.strip():
         return in_file or BUILT_IN[DEFAULT]
     if "{%" in chosen or "{{" in chosen:
+        _check(chosen)
         return chosen
     if chosen not in BUILT_IN:
         raise Unknown("chat template", chosen, sorted(BUILT_IN))
     return BUILT_IN[chosen]
+
+
+def _check(source: str) -> None:
+    try:
+        Sandbox(datetime.now).compiled(source)
+    except Invalid as fault:
+        raise BadUsage(str(fault), hint="correct it, or give the name of a built-in one") from None
