@@ -10,6 +10,7 @@ from typing import Any
 
 from turbodflash_cli.flags import ComputeFlags, ContextFlags, ModelFlags
 from turbodflash_cli.flags.report import BenchFlags
+from turbodflash_cli.interrupt import leaving_at_once
 from turbodflash_cli.opening import find_model
 from turbodflash_cli.options import load_options
 from turbodflash_cli.progress import Bar
@@ -40,7 +41,8 @@ def bench(
     options = load_options(find_model(terminal, model), window, compute)
     bar = Bar(terminal)
     try:
-        figures = measure(options, bar)
+        with leaving_at_once(bar.clear):
+            figures = measure(options, bar)
     finally:
         bar.clear()
     terminal.write(PAINTERS[flags.format or "table"](figures))

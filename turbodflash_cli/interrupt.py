@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import signal
 import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Any
 
@@ -26,6 +28,26 @@ def _terminate(number: int, frame: FrameType | None) -> None:
     raise Terminated
 
 
+@contextmanager
+def leaving_at_once(clear: Callable[[], None]) -> Iterator[None]:
+    """A signal ends the program on the spot, after `clear`; for work that other threads share.
+
+    An exception could rise where a lock is held that one of them waits for, and unwinding would
+    wait for that thread.
+    """
+
+    def leave(number: int, frame: FrameType | None) -> None:
+        with suppress(RuntimeError):  # the signal came in the middle of a write to the same stream
+            clear()
+        os._exit(CODE)
+
+    before = _handled_by(leave)
+    try:
+        yield
+    finally:
+        _restore(before)
+
+
 class Interrupt:
     """A flag that signals raise, so that a step of the model is never torn apart.
 
@@ -38,14 +60,11 @@ class Interrupt:
         self._before: dict[int, Any] = {}
 
     def __enter__(self) -> Interrupt:
-        if threading.current_thread() is threading.main_thread():
-            for number in (signal.SIGINT, signal.SIGTERM):
-                self._before[number] = signal.signal(number, self._take)
+        self._before = _handled_by(self._take)
         return self
 
     def __exit__(self, *exception: object) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, signal.SIG_DFL if handler is None else handler)
+        _restore(self._before)
 
     def _take(self, number: int, frame: FrameType | None) -> None:
         if self.asked:  # the step is stuck, and with it Python's own way out
@@ -54,3 +73,15 @@ class Interrupt:
             os._exit(CODE)
         self.asked = True
         self.terminated = number == signal.SIGTERM
+
+
+def _handled_by(handler: Callable[[int, FrameType | None], None]) -> dict[int, Any]:
+    """Let it handle both ways to be told to stop; the result is who did before, for `_restore`."""
+    if threading.current_thread() is not threading.main_thread():
+        return {}
+    return {number: signal.signal(number, handler) for number in (signal.SIGINT, signal.SIGTERM)}
+
+
+def _restore(before: dict[int, Any]) -> None:
+    for number, handler in before.items():
+        signal.signal(number, signal.SIG_DFL if handler is None else handler)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from turbodflash_cli.flags import ModelFlags
+from turbodflash_cli.interrupt import leaving_at_once
 from turbodflash_cli.progress import Bar, size
 from turbodflash_cli.terminal import Terminal
 from turbodflash_engine import LoadOptions
@@ -44,7 +45,7 @@ def open_model(terminal: Terminal, options: LoadOptions) -> Session:
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     bar = Bar(terminal)
     try:
-        with _without_collection():
+        with leaving_at_once(bar.clear), _without_collection():
             from turbodflash_engine import open_session
 
             session = open_session(options, bar)

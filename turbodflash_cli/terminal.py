@@ -65,9 +65,9 @@ class Terminal:
 
     def fail(self, error: TurbodflashError) -> None:
         """What went wrong, and what to do about it."""
-        self._labelled("error:", RED, str(error))
+        self._labelled("error:", RED, _ended(str(error)))
         if error.hint:
-            self._labelled("hint:", BOLD, error.hint)
+            self._labelled("hint:", BOLD, error.hint.removesuffix("."))
 
     def detail(self, line: str) -> None:
         """A line that only `-v` shows."""
@@ -79,7 +79,12 @@ class Terminal:
         self._err(f"{painted} {words}\n")
 
     def _out(self, text: str) -> None:
-        _put(sys.stdout, text)
+        try:
+            _put(sys.stdout, text)
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            raise TurbodflashError(f"cannot write the answer: {error.strerror}.") from error
 
     def _err(self, text: str) -> None:
         with suppress(OSError):  # nobody listens: the answer still counts
@@ -97,8 +102,14 @@ def may_color(color: str, tty: bool) -> bool:
     return tty and not _dumb()
 
 
-def use_utf8() -> None:
-    """Make every character printable, and every pipe readable, whatever the system's encoding."""
+def prepare_streams() -> None:
+    """Make every character printable, and every pipe readable, whatever the system's encoding.
+
+    A stream that the caller closed leads nowhere; else the next file opened would take its place.
+    """
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), mode))
     for stream in (sys.stdout, sys.stderr):
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure is not None:
@@ -106,6 +117,10 @@ def use_utf8() -> None:
     reconfigure = getattr(sys.stdin, "reconfigure", None)
     if reconfigure is not None:
         reconfigure(encoding="utf-8", errors="strict")
+
+
+def _ended(sentence: str) -> str:
+    return sentence if sentence.endswith((".", "!", "?")) else f"{sentence}."
 
 
 def _dumb() -> bool:

@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from turbodflash_cli import foreign
-from turbodflash_cli.app import GRAMMARS
 from turbodflash_cli.argv import ROOT, scan
+from turbodflash_cli.program import GRAMMARS
 from turbodflash_engine import BadUsage
 
 OWN = GRAMMARS[ROOT]

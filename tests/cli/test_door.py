@@ -6,9 +6,15 @@ import os
 import signal
 import subprocess
 import sys
+from importlib.abc import MetaPathFinder
 from pathlib import Path
 
 import pytest
+
+import turbodflash_cli
+from turbodflash_cli.app import main
+from turbodflash_cli.terminal import Terminal
+from turbodflash_engine import TurbodflashError
 
 ROOT = Path(__file__).parents[2]
 PLAY = """
@@ -32,17 +38,29 @@ class Endless(FakeSession):
             self.last = finished("interrupted")
             raise
 
+def stuck():
+    try:
+        print("loading", file=sys.stderr, flush=True)
+        time.sleep(600)
+    finally:
+        time.sleep(600)
+
 vars(turbodflash_engine)["open_session"] = lambda options, progress: {session}
 turbodflash_cli.run.find_model = lambda terminal, flags: Path("tiny.gguf")
 sys.exit(main())
 """
 
 
-def start(*argv: str, session: str = "FakeSession()") -> subprocess.Popen[str]:
-    """The program over a scripted session, in a process of its own."""
+def start(
+    *argv: str, session: str = "FakeSession()", through: tuple[str, ...] = ()
+) -> subprocess.Popen[str]:
+    """The program over a scripted session, in a process of its own.
+
+    through: a command that starts it, given its words.
+    """
     paths = [str(ROOT / part) for part in ("", "engine", "kernels")]
     return subprocess.Popen(
-        [sys.executable, "-c", PLAY.replace("{session}", session), *argv],
+        [*through, sys.executable, "-c", PLAY.replace("{session}", session), *argv],
         env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
@@ -94,6 +112,24 @@ class TestPosix:
             assert program.stderr.read() == ""
             assert program.wait(timeout=60) == 141
 
+    @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+    def test_a_signal_while_loading_waits_for_nobody(self, number: signal.Signals) -> None:
+        with start("-p", "hi", session="stuck()") as program:
+            assert program.stderr is not None
+            assert program.stderr.readline() == "loading\n"
+            program.send_signal(number)
+            out, err = program.communicate(timeout=60)
+        assert (program.returncode, out, err) == (130, "", "")
+
+    @pytest.mark.parametrize(
+        ("closing", "out"), [("<&-", "Hello\n"), (">&-", ""), ("2>&-", "Hello\n"), (">&- 2>&-", "")]
+    )
+    def test_a_stream_may_be_closed(self, closing: str, out: str) -> None:
+        with start("-p", "hi", through=("sh", "-c", f'exec "$@" {closing}', "sh")) as program:
+            said, err = program.communicate(timeout=60)
+        assert (program.returncode, said) == (0, out)
+        assert "error" not in err
+
     def test_a_second_ctrl_c_leaves_a_step_that_hangs(self) -> None:
         hung = "FakeSession([lambda: print('hangs', file=sys.stderr), lambda: time.sleep(600)])"
         with start("-p", "hi", session=hung) as program:
@@ -117,3 +153,43 @@ def test_the_module_is_the_same_program() -> None:
     )
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("error: unknown option '--bogus'.")
+
+
+def test_a_full_disk_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Full:
+        def isatty(self) -> bool:
+            return False
+
+        def write(self, text: str) -> None:
+            raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("sys.stdout", Full())
+    with pytest.raises(TurbodflashError, match="cannot write the answer: No space left on device"):
+        Terminal().write("x")
+
+
+class TestTheFirstMoment:
+    """Until the program is imported, nothing slow stands between Ctrl-C and its exit code."""
+
+    def test_ctrl_c_is_understood(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        class Impatient(MetaPathFinder):
+            def find_spec(self, name: str, path: object, target: object = None) -> None:
+                if name == "turbodflash_cli.program":
+                    raise KeyboardInterrupt
+
+        monkeypatch.delitem(sys.modules, "turbodflash_cli.program", raising=False)
+        monkeypatch.delattr(turbodflash_cli, "program", raising=False)
+        monkeypatch.setattr("sys.meta_path", [Impatient(), *sys.meta_path])
+        assert main(["--version"]) == 130
+
+    def test_the_entry_imports_nothing_slow(self) -> None:
+        done = subprocess.run(
+            [sys.executable, "-c", "import sys, turbodflash_cli.app; print(*sys.modules)"],
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        loaded = set(done.stdout.split())
+        assert "turbodflash_cli.app" in loaded
+        assert not loaded & {"typer", "turbodflash_engine", "turbodflash_cli.program"}

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.cli.fake import Program
+from tests.cli.fake import FakeSession, Program
 from turbodflash_cli import settings as chat_settings
-from turbodflash_cli.app import GRAMMARS, main
+from turbodflash_cli.app import main
 from turbodflash_cli.argv import ROOT
 from turbodflash_cli.flags import (
     ComputeFlags,
@@ -26,6 +26,8 @@ from turbodflash_cli.flags import (
     SamplingFlags,
     flags_of,
 )
+from turbodflash_cli.flags.values import text
+from turbodflash_cli.program import GRAMMARS
 from turbodflash_engine import BadUsage, SampleOptions, SayOptions
 
 GROUPS = (
@@ -237,6 +239,17 @@ class TestEnvironment:
             "but will be overwritten by command line argument -c\n"
         )
 
+    def test_file_then_variable_then_option(
+        self, program: Program, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        defaults = SampleOptions(temp=0.3, top_k=7, min_p=0.2)
+        program.session = FakeSession(sample_defaults=defaults)
+        monkeypatch.setenv("LLAMA_ARG_TOP_K", "9")
+        monkeypatch.setenv("LLAMA_ARG_MIN_P", "0.15")
+        program("-p", "hi", "--min-p", "0.1")
+        sample = program.session.asked[0][1].sample
+        assert sample == SampleOptions(temp=0.3, top_k=9, min_p=0.1)
+
     def test_a_bad_variable_is_named(
         self, program: Program, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -327,3 +340,8 @@ def test_any_command_line_ends_well(argv: list[str]) -> None:
         patched.setattr("turbodflash_cli.run.run", lambda *groups: 0)
         patched.setattr("turbodflash_cli.models.app", None)
         assert main(argv) in (0, 2)
+
+
+def test_words_that_the_locale_could_not_read_are_utf_8() -> None:
+    misread = "Répète ✓".encode().decode("ascii", "surrogateescape")
+    assert text("-p", misread) == "Répète ✓"

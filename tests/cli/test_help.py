@@ -11,8 +11,8 @@ import pytest
 
 from tests.cli.fake import Program
 from tests.golden_files import GOLDEN
-from turbodflash_cli.app import GRAMMARS
 from turbodflash_cli.argv import ROOT
+from turbodflash_cli.program import GRAMMARS
 
 PAGES = GOLDEN / "cli"
 ROOT_FOLDER = Path(__file__).parents[2]

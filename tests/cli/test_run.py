@@ -136,9 +136,12 @@ class TestThoughts:
         program.session = FakeSession(self.script)
         assert program("-p", "hi", "--show-thinking").out.startswith("[Start thinking]\n")
 
-    def test_are_part_of_the_text_without_a_format(self, program: Program) -> None:
-        program.session = FakeSession(self.script)
-        assert program("-p", "hi", "--reasoning-format", "none").out == "let me see42\n"
+    def test_stay_in_the_text_without_a_format(self, program: Program) -> None:
+        program("-p", "hi")
+        program("-p", "hi", "--reasoning-format", "deepseek")
+        program("-p", "hi", "--reasoning-format", "none")
+        said = [options.split_thoughts for _, options in program.session.asked]
+        assert said == [True, True, False]
 
     def test_that_never_end_are_closed(self, program: Program) -> None:
         program.session = FakeSession([Text("hm", thought=True), finished("length")])
@@ -181,8 +184,8 @@ def test_notes_of_the_model_are_warnings(program: Program) -> None:
 
 
 def test_a_full_context_is_told_and_is_success(program: Program) -> None:
-    program.session = FakeSession([Text("x"), finished("context")])
-    program.session.used = 4096
+    end = finished("context", prompt_tokens=4000, new_tokens=96)
+    program.session = FakeSession([Text("x"), end])
     result = program("-p", "hi")
     assert result.code == 0
     assert "[stopped: context full, 4096 of 4096 tokens]\n" in result.err
@@ -191,7 +194,7 @@ def test_a_full_context_is_told_and_is_success(program: Program) -> None:
 @pytest.mark.parametrize(
     ("error", "code"),
     [
-        (DoesNotFit("the prompt has 631 tokens; the context holds 256", "use -c 1024"), 1),
+        (DoesNotFit("the prompt has 631 tokens; the context holds 256", "use -c 1024."), 1),
         (BadModel("'x.gguf' is empty (0 bytes).", "download it again"), 3),
     ],
 )
@@ -201,7 +204,8 @@ def test_errors_are_two_lines_on_stderr(
     program.session = FakeSession([error])
     result = program("-p", "hi")
     assert (result.code, result.out) == (code, "")
-    assert result.err == f"error: {error}\nhint: {error.hint}\n"
+    sentence, hint = str(error).rstrip("."), error.hint.rstrip(".")
+    assert result.err == f"error: {sentence}.\nhint: {hint}\n"
 
 
 class TestInterrupt:
@@ -252,7 +256,7 @@ class TestAsText:
         result = program("-p", "hi")
         assert result.code == 1
         assert result.err == (
-            "error: internal error: RuntimeError: boom [/x]\n"
+            "error: internal error: RuntimeError: boom [/x].\n"
             "hint: run again with -v and report it\n"
         )
 
@@ -290,7 +294,7 @@ class TestColour:
             monkeypatch.setenv(name, value)
         program.session = FakeSession([BadModel("bad")])
         result = program("-p", "hi", *argv, tty=tty)
-        assert result.err == ("\x1b[31merror:\x1b[0m bad\n" if coloured else "error: bad\n")
+        assert result.err == ("\x1b[31merror:\x1b[0m bad.\n" if coloured else "error: bad.\n")
 
 
 def test_long_prompts_draw_no_bar_in_a_pipe(program: Program) -> None:

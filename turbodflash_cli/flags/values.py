@@ -17,12 +17,11 @@ _ESCAPES = {"n": "\n", "r": "\r", "t": "\t", "'": "'", '"': '"', "\\": "\\"}
 
 
 def text(name: str, written: str) -> str:
-    """The words as they are, if they are words: bytes that are no UTF-8 reach us as surrogates."""
+    """The words as they are; bytes that the locale could not read are read as UTF-8."""
     try:
-        written.encode()
-    except UnicodeEncodeError:
+        return written.encode("utf-8", "surrogateescape").decode("utf-8")
+    except UnicodeError:
         raise BadUsage(f"the value of {name} is not UTF-8 text.") from None
-    return written
 
 
 def escaped(name: str, written: str) -> str:
