@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from turbodflash_kernels._cpu.team import aligned
+from turbodflash_kernels._cpu.memory import Memory
 
 
 class _Loan:
@@ -31,7 +31,8 @@ class _Loan:
 class Arena:
     """Blocks by size class, kept until the arena goes."""
 
-    def __init__(self) -> None:
+    def __init__(self, memory: Memory) -> None:
+        self._memory = memory
         self._free: dict[int, list[NDArray[Any]]] = {}
         self.nbytes = 0
 
@@ -43,7 +44,7 @@ class Arena:
         capacity = -(-size // grain) * grain
         free = self._free.setdefault(capacity, [])
         if not free:
-            free.append(aligned(capacity, np.uint8))
+            free.append(self._memory.take((capacity,), np.uint8))
             self.nbytes += capacity
         loan = _Loan(free.pop(), prod(shape) * dtype.itemsize, free)
         return np.asarray(loan).view(dtype).reshape(shape)

@@ -50,8 +50,8 @@ class CpuDevice(Device):
         self.library = Library(compiling)
         self.isa = self.library.isa
         self._team = Team(max(self.threads, self.threads_batch), self.library)
-        self._arena = Arena()
         self._memory = Memory()
+        self._arena = Arena(self._memory)
         self._records: list[int] = []
         self._kept: list[Any] = []
         self._many = False

@@ -10,9 +10,12 @@ import ctypes
 import hashlib
 import os
 import platform
+import shutil
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Hashable
+from contextlib import suppress
 from functools import cache, cached_property
 from importlib import import_module
 from pathlib import Path
@@ -22,6 +25,8 @@ import llvmlite
 import llvmlite.binding as llvm
 
 from turbodflash_kernels._cpu import isa
+
+KEPT_SECONDS = 30 * 24 * 3600
 
 Compiling = Callable[[str], None]
 
@@ -76,6 +81,8 @@ class Library:
             return path.read_bytes()
         except OSError:
             pass
+        if not self.folder.exists():
+            _forget_old(self.folder.parent)
         if self.compiling:
             self.compiling(name)
         from turbodflash_kernels._cpu.build import compile_object
@@ -124,6 +131,15 @@ def _fingerprint(level: str) -> str:
     for text in (llvm.get_host_cpu_name(), features, tools):
         digest.update(text.encode())
     return f"{level}-{digest.hexdigest()[:16]}"
+
+
+def _forget_old(root: Path) -> None:
+    """Remove machine code of versions and settings that have not compiled anything for a while."""
+    limit = time.time() - KEPT_SECONDS
+    for folder in root.glob("*-*"):
+        with suppress(OSError):
+            if folder.stat().st_mtime < limit:
+                shutil.rmtree(folder)
 
 
 def _write_whole(path: Path, data: bytes) -> None:

@@ -1,0 +1,61 @@
+"""The team plays each task once, in the order of the records, with any number of threads."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import numpy as np
+import pytest
+
+from turbodflash_kernels._cpu.device import CpuDevice
+from turbodflash_kernels.cases import normal, random_part
+
+
+def answers(device: CpuDevice) -> list[np.ndarray]:
+    weight = device.pack([random_part("4-affine", 333, 256, seed=1)], 256)
+    linear = device.bind("linear", weight=weight, prologue=None, bias=None)
+    return [device.read(linear(device.upload(normal(n, 256, n)))).copy() for n in (1, 7, 40)]
+
+
+@pytest.mark.parametrize(("threads", "batch"), [(2, 0), (3, 1), (1, 4), (5, 2)])
+def test_the_number_of_threads_changes_no_bit(threads, batch):
+    for ours, alone in zip(answers(CpuDevice(threads, batch)), answers(CpuDevice(1)), strict=True):
+        np.testing.assert_array_equal(ours, alone)
+
+
+def test_a_captured_step_follows_its_inputs_after_the_team_has_slept():
+    device = CpuDevice(2)
+    weight = device.pack([random_part("f32", 48, 64, seed=2)], 64)
+    linear = device.bind("linear", weight=weight, prologue=None, bias=None)
+    x = device.upload(normal(1, 64, 3))
+    step = device.capture(lambda: linear(x))
+    first = device.read(step()).copy()
+    time.sleep(0.2)  # far beyond the team's patience
+    device.write(x, 2 * normal(1, 64, 3))
+    np.testing.assert_array_equal(device.read(step()), 2 * first)
+
+
+def test_a_device_that_is_gone_leaves_no_thread_behind():
+    before = set(threading.enumerate())
+    device = CpuDevice(3)
+    mine = set(threading.enumerate()) - before
+    assert len(mine) == 2
+    answers(device)
+    del device
+    for thread in mine:
+        thread.join(timeout=10)
+        assert not thread.is_alive()
+
+
+def test_an_error_while_decoding_weights_is_raised_when_work_is_waited_for():
+    device = CpuDevice(2)
+    part = random_part("4-affine", 64, 64, seed=4)
+
+    def broken(start, stop):
+        raise OSError("the disk is gone")
+
+    device.pack([type(part)(part.format, part.rows, broken)], 64)
+    with pytest.raises(OSError, match="the disk is gone"):
+        device.flush()
+    device.flush()  # said once
