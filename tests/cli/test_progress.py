@@ -51,6 +51,7 @@ def bar(monkeypatch: pytest.MonkeyPatch, tty: bool = True, verbose: bool = False
         ),
         (Progress("fetching", 3 << 20, 0, "bytes"), 1.5, "fetching 3.0 MiB 2.0 MiB/s"),
         (Progress("compiling", 0, 8, "kernels"), 0.0, "compiling 0/8 kernels " + "╌" * 24),
+        (Progress("compiling", 7, 0, "kernels"), 9.0, "compiling kernels … 7"),
         (Progress("loading", 8, 8, "B"), 1.0, "loading 8.0/8 B " + "━" * 24 + " 8 B/s"),
     ],
 )
@@ -86,6 +87,38 @@ def test_every_stage_has_its_own_patience(monkeypatch: pytest.MonkeyPatch, clock
     clock.now += 1
     show(Progress("warming up", 0, 1, "runs"))
     assert "warming" not in stream.getvalue()
+
+
+def test_what_is_slow_each_time_is_shown_at_once(
+    monkeypatch: pytest.MonkeyPatch, clock: Clock
+) -> None:
+    show, stream = bar(monkeypatch)
+    show(Progress("compiling", 1, 0, "kernels"))
+    show(Progress("compiling", 2, 0, "kernels"))
+    lines = stream.getvalue().split("\r\x1b[2K")
+    assert lines == ["", "compiling kernels … 1", "compiling kernels … 2"]
+
+
+def test_a_stage_that_is_over_leaves_the_line_to_the_one_beside_it(
+    monkeypatch: pytest.MonkeyPatch, clock: Clock
+) -> None:
+    show, stream = bar(monkeypatch)
+    show(Progress("compiling", 3, 0, "kernels"))
+    show(Progress("loading", 0, 100, "B"))
+    clock.now += 0.4
+    show(Progress("loading", 50, 100, "B"))
+    assert stream.getvalue().rpartition("\x1b[2K")[2].startswith("loading 50.0/100 B")
+    show(Progress("loading", 100, 100, "B"))
+    assert stream.getvalue().endswith("\x1b[2Kcompiling kernels … 3")
+    show.clear()
+    assert stream.getvalue().endswith("\r\x1b[2K")
+
+
+def test_a_new_stage_hides_no_details(monkeypatch: pytest.MonkeyPatch, clock: Clock) -> None:
+    show, stream = bar(monkeypatch, verbose=True)
+    show(Progress("compiling", 1, 0, "kernels"))
+    show(Progress("loading", 0, 8, "B"))
+    assert "compiling kernels … 1\r\x1b[2Kloading 8 B\n" in stream.getvalue()
 
 
 def test_never_in_a_pipe(monkeypatch: pytest.MonkeyPatch, clock: Clock) -> None:
