@@ -11,7 +11,8 @@ from turbodflash_engine.gguf import strings
 from turbodflash_engine.gguf.strings import Strings, Truncated, locate
 
 LENGTHS = st.integers(0, 12) | st.sampled_from((127, 128, 255, 256, 257, 1000))
-ANY_TEXT = st.text(max_size=12) | st.text("\0a", max_size=12) | LENGTHS.map(lambda n: "é" * n)
+CONTROLS = "".join(map(chr, range(1, 32)))
+ANY_TEXT = st.text(max_size=12) | st.text("\0\1\2a", max_size=12) | LENGTHS.map(lambda n: "é" * n)
 
 
 def decode(values, before=b"", after=b""):
@@ -37,7 +38,9 @@ def test_strings_come_back_over_the_edges_of_windows(values, window, steps):
         assert decode(values, after=b"\0\1\2") == values
 
 
-@pytest.mark.parametrize("odd", ["", "x" * 300, "a\0b", "\0" * 9, "\0\0\0\0\0\0\0\1"])
+@pytest.mark.parametrize(
+    "odd", ["", "x" * 300, "a\0b", "\0" * 9, "\0\0\0\0\0\0\0\1", "\1\2", CONTROLS]
+)
 @pytest.mark.parametrize("place", [0, 1, 20_000, 59_999])
 def test_one_odd_string_among_many_does_not_disturb_them(odd, place):
     values = [f"token {number} é" for number in range(60_000)]

@@ -123,14 +123,23 @@ class Strings(Sequence[str]):
 
 
 def _decode_together(region: bytes, places: NDArray[np.int64]) -> list[str] | None:
-    """Lengths overwritten with zeros, everything is one text with separators; None if it is not."""
-    separated = np.frombuffer(region, np.uint8).copy()
+    """Lengths overwritten with a mark that is in no string, everything is one text; else None."""
+    marked = np.frombuffer(region, np.uint8).copy()
     longest = int(np.diff(places).max(initial=0))
     for byte in range((longest.bit_length() + 7) // 8):  # the others are zero as they are
-        separated[places[:-1] + byte] = 0
-    if np.count_nonzero(separated) != len(region) - LENGTH_BYTES * (len(places) - 1):
-        return None  # a string with a zero in it: the separators are not unique
+        marked[places[:-1] + byte] = 0
+    if np.count_nonzero(marked) != len(region) - LENGTH_BYTES * (len(places) - 1):
+        return None  # a string with a zero in it: zeros are taken out below
+    mark = _unused(marked.tobytes())
+    if mark is None:
+        return None
+    marked[places[:-1]] = mark
     try:
-        return separated.tobytes().decode().split("\0" * LENGTH_BYTES)[1:]
+        return marked.tobytes().translate(None, b"\0").decode().split(chr(mark))[1:]
     except UnicodeDecodeError:
         return None
+
+
+def _unused(text: bytes) -> int | None:
+    """A control character that is not in the text: one byte, to be split at quickly."""
+    return next((byte for byte in range(1, 0x20) if byte not in text), None)
