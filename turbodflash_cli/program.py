@@ -151,7 +151,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         terminal.fail(error)
         return error.exit_code
     except typer.TyperException as error:  # a slip that the scan let through
-        terminal.fail(BadUsage(error.format_message()))
+        sentence = error.format_message()
+        terminal.fail(BadUsage(f"{sentence[:1].lower()}{sentence[1:]}", hint=f"{PROGRAM} -h"))
         return BadUsage.exit_code
     except (KeyboardInterrupt, typer.Abort):
         return INTERRUPTED

@@ -120,7 +120,9 @@ def prepare_streams() -> None:
 
 
 def _ended(sentence: str) -> str:
-    return sentence if sentence.endswith((".", "!", "?")) else f"{sentence}."
+    """With a full stop, unless it ends so already or in a path, which people copy."""
+    last = sentence.rpartition(" ")[2]
+    return sentence if any(each in last for each in "./\\!?") else f"{sentence}."
 
 
 def _dumb() -> bool:

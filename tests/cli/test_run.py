@@ -208,6 +208,36 @@ def test_errors_are_two_lines_on_stderr(
     assert result.err == f"error: {sentence}.\nhint: {hint}\n"
 
 
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [
+        ("it starts with 'hell'", "it starts with 'hell'."),
+        ("the file is empty (0 bytes).", "the file is empty (0 bytes)."),
+        ("model file not found: no/model.gguf", "model file not found: no/model.gguf"),
+        ("model file not found: no\\model", "model file not found: no\\model"),
+    ],
+)
+def test_an_error_is_a_sentence_but_a_path_can_be_copied(
+    program: Program, said: str, shown: str
+) -> None:
+    program.session = FakeSession([BadModel(said)])
+    assert program("-p", "hi").err == f"error: {shown}\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (("inspect",), "missing argument 'FILE'."),
+        (("models", "frob"), "no such command 'frob'."),
+    ],
+)
+def test_a_slip_that_the_parser_finds_reads_like_ours(
+    program: Program, words: tuple[str, ...], sentence: str
+) -> None:
+    result = program(*words)
+    assert (result.code, result.err) == (2, f"error: {sentence}\nhint: turbodflash -h\n")
+
+
 class TestInterrupt:
     def interrupt(self) -> None:
         signal.raise_signal(signal.SIGINT)
@@ -256,7 +286,7 @@ class TestAsText:
         result = program("-p", "hi")
         assert result.code == 1
         assert result.err == (
-            "error: internal error: RuntimeError: boom [/x].\n"
+            "error: internal error: RuntimeError: boom [/x]\n"
             "hint: run again with -v and report it\n"
         )
 
