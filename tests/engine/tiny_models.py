@@ -38,6 +38,9 @@ class Made:
     def nbytes(self) -> int:
         return self.data.nbytes
 
+    def release(self) -> None:
+        """These arrays have no file behind them."""
+
 
 def made(name: str, values: NDArray[np.float32]) -> Made:
     """A tensor of float32, [rows, cols] or [n]."""

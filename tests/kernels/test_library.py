@@ -42,13 +42,23 @@ def test_a_kernel_is_compiled_once_and_then_read(cache, monkeypatch):
     assert compiled == ["angles"]
 
 
-def test_a_home_that_cannot_be_written_costs_a_compilation_and_nothing_else(monkeypatch, tmp_path):
+def test_a_home_that_cannot_be_written_is_replaced_by_a_private_temporary_folder(
+    monkeypatch, tmp_path
+):
     blocked = tmp_path / "file"
     blocked.write_text("not a folder")
     monkeypatch.setenv("TURBODFLASH_CACHE", str(blocked))
-    symbol = "turbodflash_angles_of_a_read_only_home"
-    assert Library()._object(symbol, "rope_store.cpu", "angles", ())
+    monkeypatch.setattr(library.tempfile, "tempdir", str(tmp_path))
+    assert Library()._object("turbodflash_angles_elsewhere", "rope_store.cpu", "angles", ())
+    (kept,) = tmp_path.glob("turbodflash-*/kernels/*/turbodflash_angles_elsewhere.o")
+    assert not kept.parent.stat().st_mode & (stat.S_IWGRP | stat.S_IWOTH)
     assert blocked.read_text() == "not a folder"
+
+
+def test_a_folder_that_others_can_write_to_is_not_used(cache):
+    folder = Library().folder
+    folder.chmod(0o777)
+    assert Library().folder != folder
 
 
 def test_code_is_private_to_its_owner(cache):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from math import prod
+from threading import Lock
 from typing import Protocol
 
 import numpy as np
@@ -35,6 +36,9 @@ class Info(Protocol):
     def nbytes(self) -> int: ...
     @property
     def data(self) -> NDArray[np.uint8]: ...
+
+    def release(self) -> None:
+        """The data will not be read again soon."""
 
 
 class WeightType(Protocol):
@@ -103,9 +107,16 @@ class Tensors:
         info = self._infos[name]
         weight_type, data = self._weight_type(info), info.data
 
+        left, lock = len(data), Lock()
+
         def decode(start: int, stop: int) -> Planar:
+            nonlocal left
             planar = weight_type.decode(data[start:stop])
             self._loaded(data[start:stop].nbytes)
+            with lock:
+                left -= stop - start
+                if not left:
+                    info.release()
             return planar
 
         return Part(weight_type.format, len(data), decode)

@@ -28,6 +28,13 @@ class _Loan:
         self._free.append(self._block)
 
 
+def is_scratch(array: object) -> bool:
+    """Whether an arena lent this array, or what it is a slice of."""
+    while isinstance(array, np.ndarray):
+        array = array.base
+    return isinstance(array, _Loan)
+
+
 class Arena:
     """Blocks by size class, kept until the arena goes."""
 
@@ -40,7 +47,9 @@ class Arena:
         """An array whose contents nobody may rely on."""
         dtype = np.dtype(dtype)
         size = max(prod(shape) * dtype.itemsize, 1)
-        grain = max(1 << (size.bit_length() - 3), 64)  # at most a quarter of a block is unused
+        grain = max(
+            1 << max(size.bit_length() - 3, 0), 64
+        )  # at most a quarter of a block is unused
         capacity = -(-size // grain) * grain
         free = self._free.setdefault(capacity, [])
         if not free:

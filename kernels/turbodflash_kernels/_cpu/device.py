@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from turbodflash_kernels._cpu import kv, layout, weight
-from turbodflash_kernels._cpu.arena import Arena
+from turbodflash_kernels._cpu.arena import Arena, is_scratch
 from turbodflash_kernels._cpu.ceilings import CpuProbe
 from turbodflash_kernels._cpu.library import Compiling, Library
 from turbodflash_kernels._cpu.memory import Memory
@@ -171,8 +171,11 @@ class CpuDevice(Device):
         self._announced = len(self._records)
 
     def keep(self, *arrays: Any) -> None:
-        """Hold on to arrays that the tape being recorded names by address."""
-        self._kept += arrays
+        """Hold on to what the tape being recorded names by address.
+
+        Not to scratch: its memory stays with the device, and the next op may have it.
+        """
+        self._kept += (array for array in arrays if not is_scratch(array))
 
     def once(self, key: Any, make: Callable[[], T]) -> T:
         """The result of make(), shared by all ops of the tape being recorded that ask for key."""

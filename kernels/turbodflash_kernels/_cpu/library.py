@@ -11,6 +11,7 @@ import hashlib
 import os
 import platform
 import shutil
+import stat
 import sys
 import tempfile
 import time
@@ -18,6 +19,7 @@ from collections.abc import Callable, Hashable
 from contextlib import suppress
 from functools import cache, cached_property
 from importlib import import_module
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -56,7 +58,13 @@ class Library:
 
     @cached_property
     def folder(self) -> Path:
-        return cache_root() / "kernels" / _fingerprint(self.isa)
+        """Where this library's machine code is kept: in the cache, else in the system's temp."""
+        name = _fingerprint(self.isa)
+        temporary = Path(tempfile.gettempdir()) / f"turbodflash-{_user()}"
+        for root in (cache_root(), temporary):
+            if _is_ours(root / "kernels" / name):
+                return root / "kernels" / name
+        return cache_root() / "kernels" / name  # not kept: every start compiles
 
     def address(self, module: str, name: str, *spec: Hashable) -> int:
         """The address of kernel `name` of `turbodflash_kernels.<module>`.
@@ -81,8 +89,7 @@ class Library:
             return path.read_bytes()
         except OSError:
             pass
-        if not self.folder.exists():
-            _forget_old(self.folder.parent)
+        _forget_old(self.folder)
         if self.compiling:
             self.compiling(name)
         from turbodflash_kernels._cpu.build import compile_object
@@ -95,6 +102,8 @@ class Library:
 
 _linked: dict[str, int] = {}
 """Symbol -> address, for the life of the process."""
+
+_numbers = count()
 
 
 @cache
@@ -109,7 +118,8 @@ def _linker() -> Any:
 
 def _link(symbol: str, code: bytes) -> int:
     builder = llvm.JITLibraryBuilder().add_object_img(code).add_current_process()
-    tracker = _immortal(builder.export_symbol(symbol).link(_linker(), symbol))
+    name = f"{symbol} {next(_numbers)}"  # a library's name cannot be used again
+    tracker = _immortal(builder.export_symbol(symbol).link(_linker(), name))
     return int(tracker[symbol])
 
 
@@ -133,12 +143,29 @@ def _fingerprint(level: str) -> str:
     return f"{level}-{digest.hexdigest()[:16]}"
 
 
-def _forget_old(root: Path) -> None:
+def _user() -> str:
+    return str(os.getuid()) if hasattr(os, "getuid") else os.environ.get("USERNAME", "user")
+
+
+def _is_ours(folder: Path) -> bool:
+    """Whether the folder could be made, or is there, and nobody else can put code into it."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        state = folder.lstat()
+    except OSError:
+        return False
+    if not hasattr(os, "getuid"):
+        return True
+    writable_by_others = state.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+    return stat.S_ISDIR(state.st_mode) and state.st_uid == os.getuid() and not writable_by_others
+
+
+def _forget_old(current: Path) -> None:
     """Remove machine code of versions and settings that have not compiled anything for a while."""
     limit = time.time() - KEPT_SECONDS
-    for folder in root.glob("*-*"):
+    for folder in current.parent.glob("*-*"):
         with suppress(OSError):
-            if folder.stat().st_mtime < limit:
+            if folder != current and folder.stat().st_mtime < limit:
                 shutil.rmtree(folder)
 
 

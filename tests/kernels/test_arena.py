@@ -1,0 +1,51 @@
+"""Scratch memory is handed on, and never to two at once."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from turbodflash_kernels._cpu.arena import Arena, is_scratch
+from turbodflash_kernels._cpu.device import CpuDevice
+from turbodflash_kernels._cpu.memory import Memory
+from turbodflash_kernels.cases import normal, random_part
+
+
+def test_memory_comes_back_with_the_last_view():
+    arena = Arena(Memory())
+    array = arena.take((100, 7), np.float32)
+    view, where = array[3:], array.__array_interface__["data"][0]
+    del array
+    assert arena.take((100, 7), np.float32).__array_interface__["data"][0] != where
+    del view
+    assert arena.take((700,), np.float32).__array_interface__["data"][0] == where
+
+
+def test_what_is_lent_at_once_does_not_overlap():
+    arena = Arena(Memory())
+    sizes = [1, 3, 64, 65, 1000, 4096, 4097, 100_000]
+    arrays = [arena.take((size,), np.uint8) for size in sizes for _ in range(3)]
+    for value, array in enumerate(arrays):
+        array.fill(value)
+    assert [set(array.tolist()) for array in arrays] == [{v} for v in range(len(arrays))]
+    assert all(is_scratch(array[:1]) for array in arrays)
+    assert not is_scratch(np.zeros(3))
+
+
+def test_a_long_chain_of_ops_needs_the_memory_of_a_short_one():
+    device = CpuDevice(1)
+    weight = device.pack([random_part("4-affine", 256, 256, seed=1)], 256)
+    linear = device.bind("linear", weight=weight, prologue=None, bias=None)
+    x = device.upload(normal(32, 256, 1))
+
+    def chain(length: int) -> int:
+        def step():
+            y = linear(x)
+            for _ in range(length):
+                y = linear(y, y)
+            return y
+
+        device.read(device.capture(step)())
+        return device.scratch_bytes
+
+    short = chain(3)
+    assert chain(300) <= 1.5 * short
