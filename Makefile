@@ -31,15 +31,21 @@ bench: $(VENV)/.runtime
 clean:
 	rm -rf $(VENV) build dist *.egg-info
 
+# Bytecode for the modules that stay here: where Python is told to write none, each start would
+# compile them again.
+COMPILE = $(BIN)/python -m compileall -q engine kernels turbodflash_cli
+
 # The stamps say when an installation was last made equal to pyproject.toml and constraints.txt.
 $(VENV)/.runtime: pyproject.toml constraints.txt | $(BIN)/python
 	@echo "installing turbodflash into $(VENV)"
 	$(PIP) install -qq --editable . --constraint constraints.txt
+	@$(COMPILE)
 	@touch $@
 
 $(VENV)/.dev: pyproject.toml constraints.txt | $(BIN)/python
 	@echo "installing turbodflash and its development tools into $(VENV)"
 	$(PIP) install -qq --editable '.[dev]' --constraint constraints.txt
+	@$(COMPILE)
 	@touch $(VENV)/.runtime $@
 
 # Some distributions ship venv without ensurepip; their own pip then brings one in.

@@ -137,7 +137,6 @@ class CpuDevice(Device):
             kv_heads,
             head_dim_k,
             head_dim_v,
-            self._memory,
             self.flush,
         )
 
@@ -205,7 +204,8 @@ class CpuDevice(Device):
 
     @contextmanager
     def _fresh_tape(self) -> Iterator[None]:
-        self.flush()
+        if self._records:
+            self.flush()
         self._capturing = True
         try:
             yield

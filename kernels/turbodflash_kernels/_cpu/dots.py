@@ -43,9 +43,11 @@ def block_sums(
     planes: ir.Value,
     rows: list[Row],
     code_sums: ir.Value | None,
-) -> list[Values]:
+) -> tuple[list[Values], ir.Value]:
     """Sums of (code - zero) * x / unit, [rows][1 or 2] <16 x i32>: of a block, or of its halves if
-    each has its own scale. code_sums: from `packed_code_sums`; None: they are found on the way."""
+    each has its own scale; and the block's packed code sums, <16 x i32>: C_0 in the low 16 bits,
+    C_1 in the high ones, each of code - zero. code_sums: these, if they are known already.
+    """
     machine = MACHINES[isa](builder, fmt)
     split = fmt.block == INPUTS
     tallies = [machine.tally() for _ in HALVES]
@@ -60,21 +62,11 @@ def block_sums(
                 parts.append(product)
     if code_sums is None:
         code_sums = _packed(builder, fmt, [machine.total(tally) for tally in tallies])
-    return [
+    finished = [
         machine.finished(row, parts, code_sums, split)
         for row, parts in zip(rows, sums, strict=True)
     ]
-
-
-def packed_code_sums(builder: Builder, fmt: Format, isa: str, planes: ir.Value) -> ir.Value:
-    """C_0 in the low and C_1 in the high 16 bits, <16 x i32>; C sums (code - zero) over a half."""
-    machine = MACHINES[isa](builder, fmt)
-    tallies = []
-    for steps in HALVES:
-        tallies.append(machine.tally())
-        for step in steps:
-            machine.count(tallies[-1], machine.codes(planes, step))
-    return _packed(builder, fmt, [machine.total(tally) for tally in tallies])
+    return finished, code_sums
 
 
 def _packed(builder: Builder, fmt: Format, totals: Values) -> ir.Value:

@@ -71,12 +71,12 @@ class Library:
 
         module.build(name, *spec) must return its Python source function.
         """
-        key = f"{module}.{name}({', '.join(map(repr, spec))})"
-        digest = hashlib.sha256(f"{self.isa} {key}".encode()).hexdigest()[:12]
-        symbol = f"turbodflash_{name}_{digest}"
-        if symbol not in _linked:
-            _linked[symbol] = _link(symbol, self._object(symbol, module, name, spec))
-        return _linked[symbol]
+        key = (self.isa, module, name, spec)
+        if key not in _linked:
+            text = f"{self.isa} {module}.{name}({', '.join(map(repr, spec))})"
+            symbol = f"turbodflash_{name}_{hashlib.sha256(text.encode()).hexdigest()[:12]}"
+            _linked[key] = _link(symbol, self._object(symbol, module, name, spec))
+        return _linked[key]
 
     def function(self, arguments: int, module: str, name: str, *spec: Hashable) -> Any:
         """The kernel as a callable of int64 arguments; the interpreter lock is released in it."""
@@ -100,8 +100,8 @@ class Library:
         return code
 
 
-_linked: dict[str, int] = {}
-"""Symbol -> address, for the life of the process."""
+_linked: dict[Hashable, int] = {}
+"""Kernel -> address, for the life of the process."""
 
 _numbers = count()
 

@@ -23,7 +23,6 @@ from turbodflash_kernels._cpu.dots import (
     ZEROS,
     Row,
     block_sums,
-    packed_code_sums,
 )
 from turbodflash_kernels._cpu.emit import Builder, Values, function, offset, plus, repeat
 from turbodflash_kernels._cpu.simd import (
@@ -64,13 +63,14 @@ def quantised_tile(fmt: Format, isa: str, rows: int, summing: bool) -> Any:
     ahead): sixteen weight rows times `rows` activation rows, over all blocks.
 
     codes: int8 [rows, code_stride]. info: [rows, info_stride] bytes, INFO_BYTES a block of 32 (see
-    dots.py). code_sums: what `sums_tile` wrote for this tile, unless the tile is `summing` by
-    itself. ahead: how far on to prefetch weights. Results of a row go to out + row * out_stride.
+    dots.py). code_sums: int32 [blocks, 16], which a `summing` tile finds and leaves there, and
+    others of the same weights take from there. ahead: how far on to prefetch weights. Results of a
+    row go to out + row * out_stride.
     """
 
     def emit(builder: Builder, args: Values) -> None:
         weights, codes, code_stride, info, info_stride, blocks, sums, out, out_stride, ahead = args
-        tile = _QuantisedTile(builder, fmt, isa, rows, None if summing else sums, ahead)
+        tile = _QuantisedTile(builder, fmt, isa, rows, summing, sums, ahead)
         tile.code_rows = _row_addresses(builder, codes, code_stride, rows)
         tile.info_rows = _row_addresses(builder, info, info_stride, rows)
         each_block(builder, fmt, weights, blocks, tile.block)
@@ -78,21 +78,6 @@ def quantised_tile(fmt: Format, isa: str, rows: int, summing: bool) -> Any:
 
     kind = "summing" if summing else "summed"
     return function(f"tile_{layout.spec_name(fmt)}_{isa}_{rows}_{kind}", 10, emit)
-
-
-def sums_tile(fmt: Format, isa: str) -> Any:
-    """tile(weights, blocks, code_sums): packed code sums of all blocks, int32 [blocks, 16]."""
-
-    def emit(builder: Builder, args: Values) -> None:
-        weights, blocks, code_sums = args
-
-        def block(address: ir.Value, index: ir.Value, above: Above) -> None:
-            packed = packed_code_sums(builder, fmt, isa, address)
-            store(builder, packed, offset(builder, code_sums, index, 64))
-
-        each_block(builder, fmt, weights, blocks, block)
-
-    return function(f"sums_{layout.spec_name(fmt)}_{isa}", 3, emit)
 
 
 Above: TypeAlias = tuple[ir.Value, ...]
@@ -144,11 +129,12 @@ class _QuantisedTile:
         fmt: Format,
         isa: str,
         rows: int,
-        code_sums: ir.Value | None,
+        summing: bool,
+        code_sums: ir.Value,
         ahead: ir.Value,
     ) -> None:
         self.builder, self.fmt, self.isa = builder, fmt, isa
-        self.code_sums, self.ahead = code_sums, ahead
+        self.summing, self.code_sums, self.ahead = summing, code_sums, ahead
         self.totals = _accumulators(builder, rows)
 
     def block(self, address: ir.Value, index: ir.Value, above: Above) -> None:
@@ -163,10 +149,11 @@ class _QuantisedTile:
             )
             for codes, info in zip(self.code_rows, self.info_rows, strict=True)
         ]
-        code_sums = None
-        if self.code_sums is not None:
-            code_sums = load(builder, offset(builder, self.code_sums, index, 64), V_I32)
-        sums = block_sums(builder, self.fmt, self.isa, address, rows, code_sums)
+        at = offset(builder, self.code_sums, index, 64)
+        known = None if self.summing else load(builder, at, V_I32)
+        sums, code_sums = block_sums(builder, self.fmt, self.isa, address, rows, known)
+        if self.summing:
+            store(builder, code_sums, at)
         scales, minima = self.factors(address, above)
         for row, parts, slot in zip(rows, sums, self.totals, strict=True):
             total = self.added(builder.load(slot, typ=V_F32), row, parts, scales, minima)

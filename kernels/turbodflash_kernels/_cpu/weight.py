@@ -18,7 +18,7 @@ from turbodflash_kernels.planar import Format, Planar
 
 Job = Callable[[], None]
 
-CHUNK_BYTES = 1 << 18  # codes decoded at once: they should stay in the second-level cache
+CHUNK_BYTES = 1 << 20  # codes decoded at once: fewer, and two threads wait for the interpreter
 
 
 @dataclass(frozen=True, slots=True)

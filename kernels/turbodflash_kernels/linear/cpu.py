@@ -201,8 +201,7 @@ def product_quantised(fmt: Format, isa: str):
     Tasks run over tiles first, then over activation rows.
     """
     tile1, tile2 = (tiles.quantised_tile(fmt, isa, rows, summing=True) for rows in (1, 2))
-    tile4 = tiles.quantised_tile(fmt, isa, 4, summing=False)
-    sums_tile = tiles.sums_tile(fmt, isa)
+    first4, next4 = (tiles.quantised_tile(fmt, isa, 4, summing) for summing in (True, False))
 
     def product(args, task, scratch):
         n_tiles, per_task = load_i64(args + 16), load_i64(args + 24)
@@ -219,8 +218,6 @@ def product_quantised(fmt: Format, isa: str):
             weights = load_i64(args) + tile * tile_bytes
             lanes = min(load_i64(args + 72) - 16 * tile, 16)
             bias = bias0 + 64 * tile if bias0 != 0 else 0
-            if last - first >= 4:
-                sums_tile(weights, blocks, code_sums)
             row = first
             while row < last:
                 rows = 4 if last - row >= 4 else (2 if last - row >= 2 else 1)
@@ -229,15 +226,18 @@ def product_quantised(fmt: Format, isa: str):
                 out = load_i64(args + 56) + row * out_stride + 64 * tile
                 residual = residual0 + row * out_stride + 64 * tile if residual0 != 0 else 0
                 to, to_stride = (out, out_stride) if lanes == 16 else (scratch, 64)
-                if rows == 4:
-                    tile4(weights, codes, code_stride, info, info_stride, blocks,
+                if rows == 4 and row == first:
+                    first4(weights, codes, code_stride, info, info_stride, blocks,
+                           code_sums, to, to_stride, tile_bytes)  # fmt: skip
+                elif rows == 4:
+                    next4(weights, codes, code_stride, info, info_stride, blocks,
                           code_sums, to, to_stride, tile_bytes)  # fmt: skip
                 elif rows == 2:
                     tile2(weights, codes, code_stride, info, info_stride, blocks,
-                          0, to, to_stride, AHEAD)  # fmt: skip
+                          code_sums, to, to_stride, AHEAD)  # fmt: skip
                 else:
                     tile1(weights, codes, code_stride, info, info_stride, blocks,
-                          0, to, to_stride, AHEAD)  # fmt: skip
+                          code_sums, to, to_stride, AHEAD)  # fmt: skip
                 if lanes < 16 or bias != 0 or residual != 0:
                     finish(out, out_stride, rows, lanes, scratch, bias, residual)
                 row += rows
