@@ -16,6 +16,7 @@ from turbodflash_kernels.planar import SUPER_BLOCK, Format
 TILE = 16
 BLOCK = 32
 STEPS = 8
+PRIVATE_CODES = 1 << 18  # of a thread's scratch: where it keeps activations that only it reads
 INFO_WORDS = 8  # int32 words about a row's block of activations (see dots.py)
 PLANES = {2: (2,), 3: (2, 1), 4: (4,), 5: (4, 1), 6: (4, 2), 8: (8,)}
 DENSE_BYTES = {"f32": 4, "f16": 2, "bf16": 2}

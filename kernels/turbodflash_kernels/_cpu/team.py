@@ -24,6 +24,7 @@ PATIENCE = 60_000  # spins before a thread sleeps: two to four milliseconds
 EPOCH, TAPE, RECORDS, ACTIVE, SCRATCH, SCRATCH_EACH, YIELD = 0, 64, 72, 80, 88, 96, 104
 THREADS = 320
 RECORD_WORDS = 28
+EACH_THREAD = -1  # as a number of tasks: every thread does it, into its own scratch
 ARGUMENT_WORDS = 24  # after the kernel and the number of tasks; the last two are the team's own
 
 

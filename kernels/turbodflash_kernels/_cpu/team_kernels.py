@@ -27,6 +27,7 @@ NEXT_TASK, ARRIVED, GENERATION, THREADS = 128, 192, 256, 320
 RECORD_WORDS = 28
 RECORD_BYTES = 8 * RECORD_WORDS
 AHEAD, AHEAD_STRIDE = 8 * 26, 8 * 27  # of a record: where the next stream begins, for each thread
+EACH_THREAD = -1  # as a number of tasks: every thread does it, for itself, and nobody waits
 AHEAD_BYTES = 32 << 10  # of it, per thread: a few microseconds of memory
 SPINS_BETWEEN_YIELDS = 256
 
@@ -72,6 +73,9 @@ def _play(shared, thread):
     for i in range(load_i64(shared + RECORDS)):
         record = tape + i * RECORD_BYTES
         kernel, tasks = load_i64(record), load_i64(record + 8)
+        if tasks == EACH_THREAD:
+            call_kernel(kernel, record + 16, 0, scratch)
+            continue
         if active == 1:
             for task in range(tasks):
                 call_kernel(kernel, record + 16, task, scratch)

@@ -11,7 +11,7 @@ import math
 import numba
 import numpy as np
 
-from turbodflash_kernels._cpu import tiles
+from turbodflash_kernels._cpu import layout, tiles
 from turbodflash_kernels._cpu.dots import (
     ALL_ZEROS,
     FACTORS,
@@ -60,11 +60,20 @@ def gelu(x):
     return x / (vsplat(np.float32(1.0)) + vexp(vsplat(np.float32(0.0)) - u))
 
 
+@inline
+def activations(codes, info, scratch):
+    """Where codes and info lie; if there are no common ones, the thread has made its own."""
+    if codes == 0:
+        codes = scratch + layout.PRIVATE_CODES
+        info = codes + layout.PRIVATE_CODES
+    return codes, info
+
+
 def prepare(prologue: str, quantised: bool):
     """Rows of activations, normed or gated, as int8 codes or as they are.
 
     words: x, x_stride, k, norm_weight, eps_bits_address, rows_per_task, n,
-           codes, code_stride, info, info_stride  (quantised, see dots.py)
+           codes, code_stride, info, info_stride  (quantised, see dots.py; codes 0: private ones)
            out, out_stride                        (not quantised)
     """
     normed, gated = prologue == "norm", prologue in ("silu", "gelu")
@@ -140,10 +149,11 @@ def prepare(prologue: str, quantised: bool):
         eps = load_f32(args + 32)
         first = task * load_i64(args + 40)
         last = min(first + load_i64(args + 40), load_i64(args + 48))
+        codes0, info0 = activations(load_i64(args + 56), load_i64(args + 72), scratch)
         for row in range(first, last):
             x = load_i64(args) + row * x_stride
-            codes = load_i64(args + 56) + row * load_i64(args + 64)
-            info = load_i64(args + 72) + row * load_i64(args + 80)
+            codes = codes0 + row * load_i64(args + 64)
+            info = info0 + row * load_i64(args + 80)
             factor = inverse_rms(x, k, eps) if normed else np.float32(1.0)
             for i in range(0, k, 32):
                 low = value(x, i, k, norm, factor)
@@ -213,6 +223,7 @@ def product_quantised(fmt: Format, isa: str):
         blocks, out_stride = load_i64(args + 48), load_i64(args + 64)
         bias0, residual0 = load_i64(args + 80), load_i64(args + 88)
         code_stride, info_stride = load_i64(args + 104), load_i64(args + 120)
+        codes0, info0 = activations(load_i64(args + 96), load_i64(args + 112), scratch)
         code_sums, tile_bytes = scratch + CUT_TILE_BYTES, load_i64(args + 8)
         for tile in range(first_tile, last_tile):
             weights = load_i64(args) + tile * tile_bytes
@@ -221,8 +232,7 @@ def product_quantised(fmt: Format, isa: str):
             row = first
             while row < last:
                 rows = 4 if last - row >= 4 else (2 if last - row >= 2 else 1)
-                codes = load_i64(args + 96) + row * code_stride
-                info = load_i64(args + 112) + row * info_stride
+                codes, info = codes0 + row * code_stride, info0 + row * info_stride
                 out = load_i64(args + 56) + row * out_stride + 64 * tile
                 residual = residual0 + row * out_stride + 64 * tile if residual0 != 0 else 0
                 to, to_stride = (out, out_stride) if lanes == 16 else (scratch, 64)

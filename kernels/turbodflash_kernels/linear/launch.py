@@ -10,7 +10,7 @@ import numpy as np
 
 from turbodflash_kernels._cpu import layout
 from turbodflash_kernels._cpu.device import MANY_ROWS, CpuDevice, Stream
-from turbodflash_kernels._cpu.team import address
+from turbodflash_kernels._cpu.team import EACH_THREAD, address
 from turbodflash_kernels._cpu.weight import CpuWeight, PackedPart
 from turbodflash_kernels.op import Array, Gated, Prologue, RmsNorm
 
@@ -18,6 +18,7 @@ TASKS_PER_THREAD = 16  # few rows: enough to even out a core that is late, few e
 ROWS_PER_TASK = 32  # many rows: their codes stay in the second-level cache
 TILES_PER_TASK = 8
 PREPARED_PER_TASK = 2
+PRIVATE_ROWS = 2
 
 
 def refuse(
@@ -54,14 +55,22 @@ def bind(
 
 
 class _Codes:
-    """Activations [n, k] as int8 codes, with what they mean per block of 32 (see dots.py)."""
+    """Activations [n, k] as int8 codes, with what they mean per block of 32 (see dots.py).
+
+    Of a row or two every thread makes its own: that is sooner done than waited for.
+    """
 
     def __init__(self, device: CpuDevice, n: int, k: int) -> None:
+        self.k, self.private = k, n <= PRIVATE_ROWS and n * k <= layout.PRIVATE_CODES
+        if self.private:
+            return
         self.codes = device.scratch((n, k), np.int8)
         self.info = device.scratch((n, k // layout.BLOCK, layout.INFO_WORDS), np.int32)
 
     def words(self) -> tuple[int, ...]:
         """codes, code_stride, info, info_stride."""
+        if self.private:
+            return (0, self.k, 0, self.k)
         arrays = (self.codes, self.info)
         return tuple(word for array in arrays for word in (address(array), array.strides[0]))
 
@@ -76,7 +85,13 @@ def _preparation(device: CpuDevice, prologue: Prologue, quantised: bool) -> int:
 
 
 def _prepared(
-    device: CpuDevice, kernel: int, prologue: Prologue, x: Array, k: int, out: tuple[int, ...]
+    device: CpuDevice,
+    kernel: int,
+    prologue: Prologue,
+    x: Array,
+    k: int,
+    out: tuple[int, ...],
+    private: bool = False,
 ) -> None:
     n = len(x)
     norm, eps = 0, 0
@@ -85,12 +100,13 @@ def _prepared(
         device.keep(prologue.weight)
     device.keep(x)
     words = (address(x), x.strides[0], k, norm, eps, PREPARED_PER_TASK, n)
-    device.record(kernel, -(-n // PREPARED_PER_TASK), *words, *out, rows=n)
+    tasks = EACH_THREAD if private else -(-n // PREPARED_PER_TASK)
+    device.record(kernel, tasks, *words, *out, rows=n)
 
 
 def _quantised(device: CpuDevice, kernel: int, prologue: Prologue, x: Array, k: int) -> _Codes:
     codes = _Codes(device, len(x), k)
-    _prepared(device, kernel, prologue, x, k, codes.words())
+    _prepared(device, kernel, prologue, x, k, codes.words(), codes.private)
     return codes
 
 
