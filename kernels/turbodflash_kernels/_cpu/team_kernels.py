@@ -70,6 +70,7 @@ def own_tasks(tasks, active):
 def _play(shared, thread):
     tape, active = load_i64(shared + TAPE), load_i64(shared + ACTIVE)
     scratch = load_i64(shared + SCRATCH) + thread * load_i64(shared + SCRATCH_BYTES)
+    record, tasks = tape, 0
     for i in range(load_i64(shared + RECORDS)):
         record = tape + i * RECORD_BYTES
         kernel, tasks = load_i64(record), load_i64(record + 8)
@@ -87,6 +88,8 @@ def _play(shared, thread):
         while task < tasks:
             call_kernel(kernel, record + 16, task, scratch)
             task = active * own + fetch_add(shared + NEXT_TASK, 1)
+        _wait_for_all(shared, active, record, thread)
+    if tasks == EACH_THREAD and active > 1:  # nobody may still need this tape when it is replaced
         _wait_for_all(shared, active, record, thread)
 
 

@@ -41,9 +41,9 @@ def bind(
 
     def linear(x: Array, residual: Array | None = None) -> Array:
         n = len(x)
+        out = device.scratch((n, weight.rows), np.float32)
         codes = _quantised(device, quantise, prologue, x, weight.cols) if quantised else None
         plain = _kept(device, keep, prologue, x, weight.cols) if keep else x
-        out = device.scratch((n, weight.rows), np.float32)
         first = 0
         for part, product in zip(weight.parts, products, strict=True):
             left = plain if part.format.dense else codes
