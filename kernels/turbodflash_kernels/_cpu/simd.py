@@ -300,6 +300,18 @@ def _emit_exp(builder: ir.IRBuilder, x: ir.Value) -> ir.Value:
 
 
 vexp = _intrinsic("vexp", f32x16, (f32x16,), _emit_exp)
+
+
+def _emit_whole(rounding: str) -> Emit:
+    def emit(builder: ir.IRBuilder, value: ir.Value) -> ir.Value:
+        return builder.fptosi(call(builder, f"llvm.{rounding}.f32", F32, value), I64)
+
+    return emit
+
+
+# as instructions: Python's math module calls the C library, four times a block of activations
+floor_i64 = _intrinsic("floor_i64", _int, (_float,), _emit_whole("floor"))
+ceil_i64 = _intrinsic("ceil_i64", _int, (_float,), _emit_whole("ceil"))
 vload_partial = _intrinsic("vload_partial", f32x16, (_int, _int), _emit_load_partial)
 
 

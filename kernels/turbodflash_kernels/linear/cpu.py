@@ -22,6 +22,8 @@ from turbodflash_kernels._cpu.dots import (
     ZEROS,
 )
 from turbodflash_kernels._cpu.simd import (
+    ceil_i64,
+    floor_i64,
     load_f32,
     load_i64,
     store_f32,
@@ -41,7 +43,7 @@ from turbodflash_kernels._cpu.simd import (
 )
 from turbodflash_kernels.planar import Format
 
-inline = numba.njit(error_model="numpy", inline="never")
+inline = numba.njit(error_model="numpy", forceinline=True)
 SMALLEST_UNIT = np.float32(1e-30)  # all zeros, or so small that their products vanish
 CUT_TILE_BYTES = 256  # of scratch: four rows of a tile that has fewer than sixteen
 AHEAD = 1536  # one or two rows wait for memory: ask for weights well before they are needed
@@ -109,7 +111,7 @@ def prepare(prologue: str, quantised: bool):
     @inline
     def factor_for(spread, inverse_unit):
         """The smallest whole number of units whose 126 multiples reach the spread."""
-        return max(np.int64(math.ceil(spread * np.float32(1.0 / 126.0) * inverse_unit)), 1)
+        return max(ceil_i64(spread * np.float32(1.0 / 126.0) * inverse_unit), 1)
 
     @inline
     def quantise_16(v, unit, factor, middle, codes):
@@ -131,8 +133,8 @@ def prepare(prologue: str, quantised: bool):
             unit = SMALLEST_UNIT
         inverse = np.float32(1.0) / unit
         e0, e1 = factor_for(low_spread, inverse), factor_for(high_spread, inverse)
-        m0 = np.int64(math.floor(low_middle * inverse + np.float32(0.5)))
-        m1 = np.int64(math.floor(high_middle * inverse + np.float32(0.5)))
+        m0 = floor_i64(low_middle * inverse + np.float32(0.5))
+        m1 = floor_i64(high_middle * inverse + np.float32(0.5))
         z0 = e0 * quantise_16(low, unit, e0, m0, codes)
         z1 = e1 * quantise_16(high, unit, e1, m1, codes + 16)
         store_f32(info + UNIT, unit)
