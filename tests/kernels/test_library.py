@@ -21,24 +21,27 @@ def cache(monkeypatch, tmp_path):
 
 
 def angles(lib: Library) -> np.ndarray:
-    """cos and sin of 0.5 * position 4, through the kernel."""
-    position, frequency, out = np.array([4], np.int32), np.array([0.5], "f4"), np.zeros(2, "f4")
+    """cos, cos, -sin and sin of 0.5 * position 4, through the kernel."""
+    position, frequency, out = np.array([4], np.int32), np.array([0.5], "f4"), np.zeros(4, "f4")
     one = int(np.float32(1).view(np.uint32))
     words = [address(position), 1, address(frequency), 1, one, address(out)]
     arguments = np.array(words, np.int64)
-    lib.function(3, "rope_store.cpu", "angles")(address(arguments), 0, 0)
+    lib.function(3, "rope_store.cpu", "angles", "norm")(address(arguments), 0, 0)
     return out
 
 
 def test_a_kernel_is_compiled_once_and_then_read(cache, monkeypatch):
     compiled: list[str] = []
     first = angles(Library(compiled.append))
-    np.testing.assert_allclose(first, [np.cos(2), np.sin(2)], atol=1e-7)
+    np.testing.assert_allclose(first, [np.cos(2), np.cos(2), -np.sin(2), np.sin(2)], atol=1e-7)
     assert compiled == ["angles"]
 
     # the same symbol is linked once a process; another process is played by another name
     code = next(cache.glob("*/*.o")).read_bytes()
-    assert Library()._object(next(cache.glob("*/*.o")).stem, "rope_store.cpu", "angles", ()) == code
+    assert (
+        Library()._object(next(cache.glob("*/*.o")).stem, "rope_store.cpu", "angles", ("norm",))
+        == code
+    )
     assert compiled == ["angles"]
 
 
@@ -49,7 +52,7 @@ def test_a_home_that_cannot_be_written_is_replaced_by_a_private_temporary_folder
     blocked.write_text("not a folder")
     monkeypatch.setenv("TURBODFLASH_CACHE", str(blocked))
     monkeypatch.setattr(library.tempfile, "tempdir", str(tmp_path))
-    assert Library()._object("turbodflash_angles_elsewhere", "rope_store.cpu", "angles", ())
+    assert Library()._object("turbodflash_angles_elsewhere", "rope_store.cpu", "angles", ("norm",))
     (kept,) = tmp_path.glob("turbodflash-*/kernels/*/turbodflash_angles_elsewhere.o")
     assert not kept.parent.stat().st_mode & (stat.S_IWGRP | stat.S_IWOTH)
     assert blocked.read_text() == "not a folder"
@@ -62,7 +65,7 @@ def test_a_folder_that_others_can_write_to_is_not_used(cache):
 
 
 def test_code_is_private_to_its_owner(cache):
-    Library()._object("turbodflash_angles_private", "rope_store.cpu", "angles", ())
+    Library()._object("turbodflash_angles_private", "rope_store.cpu", "angles", ("norm",))
     mode = next(cache.glob("*/*.o")).stat().st_mode
     assert not mode & (stat.S_IWGRP | stat.S_IWOTH)
 
@@ -73,7 +76,7 @@ def test_code_of_old_versions_is_removed_when_a_new_one_compiles(cache):
         folder.mkdir(parents=True)
     long_ago = 1_500_000_000
     os.utime(old, (long_ago, long_ago))
-    Library()._object("turbodflash_angles_anew", "rope_store.cpu", "angles", ())
+    Library()._object("turbodflash_angles_anew", "rope_store.cpu", "angles", ("norm",))
     assert not old.exists()
     assert recent.exists()
 

@@ -256,6 +256,14 @@ def emit_prefetch(builder: ir.IRBuilder, address: ir.Value) -> None:
 
 
 prefetch = _intrinsic("prefetch", types.void, (_int,), emit_prefetch)
+
+
+def _emit_swapped(builder: ir.IRBuilder, vector: ir.Value) -> ir.Value:
+    lanes = ir.Constant(V_I32, [i ^ 1 for i in range(LANES)])
+    return builder.shuffle_vector(vector, vector, lanes)
+
+
+vswapped = _intrinsic("vswapped", f32x16, (f32x16,), _emit_swapped)
 vsplat = _intrinsic("vsplat", f32x16, (_float,), _emit_splat)
 vfma = _intrinsic("vfma", f32x16, (f32x16, f32x16, f32x16), fma)
 vmax = _intrinsic("vmax", f32x16, (f32x16, f32x16), _emit_vmax)

@@ -13,9 +13,11 @@ from turbodflash_kernels._cpu.simd import (
     load_i64,
     store_f16,
     store_f32,
+    vfma,
     vload,
     vstore,
     vstore_f16,
+    vswapped,
 )
 
 inline = numba.njit(error_model="numpy")
@@ -25,19 +27,29 @@ def build(name, *spec):
     return {"angles": angles, "rotate": rotate}[name](*spec)
 
 
-def angles():
-    """words: positions, n, inv_freq, half, magnitude_bits, out [n, 2, half]: cos, then sin."""
+def angles(kind: str):
+    """words: positions, n, inv_freq, half, magnitude_bits, out [n, 2, 2 * half].
+
+    For each element the cosine, and the sine with the sign that its partner comes with:
+    rotated[i] = x[i] * cosine[i] + x[partner of i] * sine[i].
+    """
+    adjacent = kind == "norm"
 
     def kernel(args, task, scratch):
         position = load_i32(load_i64(args) + 4 * task)
         inv_freq, half = load_i64(args + 16), load_i64(args + 24)
         magnitude = load_f32(args + 32)
-        cos = load_i64(args + 40) + task * 8 * half
+        cos = load_i64(args + 40) + task * 16 * half
+        sin = cos + 8 * half
         for i in range(half):
             # the product in double: a float32 angle is off by 1e-3 at position 20,000
             angle = np.float64(position) * np.float64(load_f32(inv_freq + 4 * i))
-            store_f32(cos + 4 * i, np.float32(math.cos(angle)) * magnitude)
-            store_f32(cos + 4 * (half + i), np.float32(math.sin(angle)) * magnitude)
+            c, s = np.float32(math.cos(angle)) * magnitude, np.float32(math.sin(angle)) * magnitude
+            first, second = (2 * i, 2 * i + 1) if adjacent else (i, i + half)
+            store_f32(cos + 4 * first, c)
+            store_f32(cos + 4 * second, c)
+            store_f32(sin + 4 * first, -s)
+            store_f32(sin + 4 * second, s)
 
     return kernel
 
@@ -50,31 +62,30 @@ def rotate(kind: str, format_k: str, format_v: str):
     k_size, v_size = (4 if wide_k else 2), (4 if wide_v else 2)
 
     @inline
-    def put_k(at, value):
-        if wide_k:
-            store_f32(at, value)
-        else:
-            store_f16(at, value)
+    def rotate_head(x, cos, n_rot, head_dim, to):
+        half, sin = n_rot // 2, cos + 4 * n_rot
+        whole = 0  # elements that are rotated sixteen at a time
+        if adjacent or half % 16 == 0:
+            whole = n_rot - n_rot % 16
+        for i in range(0, whole, 16):
+            v = vload(x + 4 * i)
+            partner = vswapped(v) if adjacent else vload(x + 4 * ((i + half) % n_rot))
+            vstore(to + 4 * i, vfma(partner, vload(sin + 4 * i), v * vload(cos + 4 * i)))
+        for i in range(whole, n_rot):
+            partner = i ^ 1 if adjacent else (i + half) % n_rot
+            kept = load_f32(x + 4 * i) * load_f32(cos + 4 * i)
+            store_f32(to + 4 * i, kept + load_f32(x + 4 * partner) * load_f32(sin + 4 * i))
+        for i in range(n_rot, head_dim):
+            store_f32(to + 4 * i, load_f32(x + 4 * i))
 
     @inline
-    def rotate_head(x, cos, n_rot, head_dim, to, step, is_key):
-        half = n_rot // 2
-        for i in range(half):
-            first, second = (2 * i, 2 * i + 1) if adjacent else (i, i + half)
-            a, b = load_f32(x + 4 * first), load_f32(x + 4 * second)
-            c, s = load_f32(cos + 4 * i), load_f32(cos + 4 * (half + i))
-            low, high = a * c - b * s, a * s + b * c
-            if is_key:
-                put_k(to + first * step, low)
-                put_k(to + second * step, high)
+    def store_key(x, head_dim, to):
+        """One position of sixteen: the elements of a key lie sixteen apart."""
+        for i in range(head_dim):
+            if wide_k:
+                store_f32(to + 64 * i, load_f32(x + 4 * i))
             else:
-                store_f32(to + first * step, low)
-                store_f32(to + second * step, high)
-        for i in range(n_rot, head_dim):
-            if is_key:
-                put_k(to + i * step, load_f32(x + 4 * i))
-            else:
-                store_f32(to + i * step, load_f32(x + 4 * i))
+                store_f16(to + 32 * i, load_f32(x + 4 * i))
 
     @inline
     def store_values(x, head_dim, to):
@@ -101,19 +112,19 @@ def rotate(kind: str, format_k: str, format_v: str):
         last = min(first + load_i64(args + 120), load_i64(args + 24))
         for row in range(first, last):
             position = load_i32(load_i64(args + 16) + 4 * row)
-            cos = load_i64(args + 64) + row * 4 * n_rot
+            cos = load_i64(args + 64) + row * 8 * n_rot
             x = load_i64(args) + row * load_i64(args + 8)
             q = load_i64(args + 72) + row * load_i64(args + 80)
             for head in range(heads):
                 at = 4 * head * head_dim
-                rotate_head(x + at, cos, n_rot, head_dim, q + at, 4, False)
+                rotate_head(x + at, cos, n_rot, head_dim, q + at)
             keys, values = x + 4 * heads * head_dim, x + 4 * (heads + kv_heads) * head_dim
             k = load_i64(args + 88) + (position // 16 * head_dim * 16 + position % 16) * k_size
             v = load_i64(args + 104) + position * head_dim * v_size
             for head in range(kv_heads):
                 at = 4 * head * head_dim
-                to = k + head * load_i64(args + 96)
-                rotate_head(keys + at, cos, n_rot, head_dim, to, 16 * k_size, True)
+                rotate_head(keys + at, cos, n_rot, head_dim, scratch)
+                store_key(scratch, head_dim, k + head * load_i64(args + 96))
                 store_values(values + at, head_dim, v + head * load_i64(args + 112))
 
     return kernel

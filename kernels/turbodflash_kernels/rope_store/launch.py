@@ -27,16 +27,16 @@ def refuse(
 def bind(
     device: CpuDevice, *, kv: CpuKV, heads: int, kv_heads: int, head_dim: int, rope: Rope
 ) -> Callable[[Array, Array], Array]:
-    angles = device.kernel("rope_store", "angles")
+    angles = device.kernel("rope_store", "angles", rope.kind)
     rotate = device.kernel("rope_store", "rotate", rope.kind, kv.format_k, kv.format_v)
     inv_freq = device.upload(np.asarray(rope.inv_freq, np.float32))
     magnitude = int(struct.unpack("<I", struct.pack("<f", rope.magnitude))[0])
     half = rope.n_rot // 2
-    same_angles = (inv_freq.tobytes(), magnitude)
+    same_angles = (rope.kind, inv_freq.tobytes(), magnitude)
 
     def angles_of(positions: Array) -> Array:
         n = len(positions)
-        out = device.scratch((n, 2, half), np.float32)
+        out = device.scratch((n, 2, rope.n_rot), np.float32)
         words = (address(positions), n, address(inv_freq), half, magnitude, address(out))
         device.keep(positions, inv_freq)
         device.record(angles, n, *words, rows=n)
