@@ -207,6 +207,16 @@ def finish(out, stride, rows, lanes, scratch, bias, residual):
                 store_f32(at + 4 * lane, one)
 
 
+@inline
+def share(args, task):
+    """The tiles, and the rows of activations, that a task of a product is about."""
+    n_tiles, per_task = load_i64(args + 16), load_i64(args + 24)
+    chunks = (n_tiles + per_task - 1) // per_task
+    first_tile, first = task % chunks * per_task, task // chunks * load_i64(args + 40)
+    last = min(first + load_i64(args + 40), load_i64(args + 32))
+    return first_tile, min(first_tile + per_task, n_tiles), first, last
+
+
 def product_quantised(fmt: Format, isa: str):
     """words: weights, tile_bytes, tiles, tiles_per_task, n, rows_per_task, blocks, out, out_stride,
     weight_rows, bias, residual, codes, code_stride, info, info_stride.
@@ -216,12 +226,7 @@ def product_quantised(fmt: Format, isa: str):
     first4, next4 = (tiles.quantised_tile(fmt, isa, 4, summing) for summing in (True, False))
 
     def product(args, task, scratch):
-        n_tiles, per_task = load_i64(args + 16), load_i64(args + 24)
-        chunks = (n_tiles + per_task - 1) // per_task
-        first_tile = task % chunks * per_task
-        last_tile = min(first_tile + per_task, n_tiles)
-        first = task // chunks * load_i64(args + 40)
-        last = min(first + load_i64(args + 40), load_i64(args + 32))
+        first_tile, last_tile, first, last = share(args, task)
         blocks, out_stride = load_i64(args + 48), load_i64(args + 64)
         bias0, residual0 = load_i64(args + 80), load_i64(args + 88)
         code_stride, info_stride = load_i64(args + 104), load_i64(args + 120)
@@ -264,12 +269,7 @@ def product_dense(kind: str):
     tile1, tile4 = (tiles.dense_tile(kind, rows) for rows in (1, 4))
 
     def product(args, task, scratch):
-        n_tiles, per_task = load_i64(args + 16), load_i64(args + 24)
-        chunks = (n_tiles + per_task - 1) // per_task
-        first_tile = task % chunks * per_task
-        last_tile = min(first_tile + per_task, n_tiles)
-        first = task // chunks * load_i64(args + 40)
-        last = min(first + load_i64(args + 40), load_i64(args + 32))
+        first_tile, last_tile, first, last = share(args, task)
         blocks, out_stride = load_i64(args + 48), load_i64(args + 64)
         bias0, residual0 = load_i64(args + 80), load_i64(args + 88)
         stride, rest = load_i64(args + 104), load_i64(args + 112)
