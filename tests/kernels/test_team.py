@@ -10,6 +10,7 @@ import pytest
 
 from turbodflash_kernels._cpu.device import CpuDevice
 from turbodflash_kernels.cases import normal, random_part
+from turbodflash_kernels.errors import NoKernel
 
 
 def answers(device: CpuDevice) -> list[np.ndarray]:
@@ -59,3 +60,11 @@ def test_an_error_while_decoding_weights_is_raised_when_work_is_waited_for():
     with pytest.raises(OSError, match="the disk is gone"):
         device.flush()
     device.flush()  # said once
+
+
+def test_rows_that_a_thread_has_no_room_for_are_refused_with_both_numbers():
+    device = CpuDevice(1)
+    weight = device.pack([random_part("4-affine", 1, 1 << 17, seed=6)], 1 << 17)
+    with pytest.raises(NoKernel, match="131072 inputs are over 65536"):
+        device.bind("linear", weight=weight, prologue=None, bias=None)
+    device.flush()

@@ -16,7 +16,8 @@ from turbodflash_kernels._cpu.arena import Arena, is_scratch
 from turbodflash_kernels._cpu.ceilings import CpuProbe
 from turbodflash_kernels._cpu.library import Compiling, Library
 from turbodflash_kernels._cpu.memory import Memory
-from turbodflash_kernels._cpu.team import ARGUMENT_WORDS, RECORD_WORDS, Team, address, aligned
+from turbodflash_kernels._cpu.team import Team, address, aligned
+from turbodflash_kernels._cpu.words import ARGUMENT_WORDS, RECORD_WORDS, own_tasks
 from turbodflash_kernels.device import Device
 from turbodflash_kernels.op import Part
 from turbodflash_kernels.planar import Format
@@ -161,7 +162,7 @@ class CpuDevice(Device):
 
     def _announce(self, stream: Stream, tasks: int) -> None:
         """Let whoever waits after a record since the stream before this ask for its beginning."""
-        own = tasks * 3 // (4 * self.threads)
+        own = own_tasks(tasks, self.threads)
         for at in range(self._announced, len(self._records), RECORD_WORDS):
             self._records[at + RECORD_WORDS - 2 : at + RECORD_WORDS] = (
                 stream.address,

@@ -18,6 +18,7 @@ from turbodflash_kernels._cpu.team import aligned
 from turbodflash_kernels.errors import NoKernel
 
 CHUNK = 128
+PARTIAL_EXTRA = 16  # floats after a chunk's vector: its maximum and its sum, padded
 TYPES = {"f32": np.float32, "f16": np.float16}
 
 

@@ -16,16 +16,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from turbodflash_kernels._cpu.library import Library
+from turbodflash_kernels._cpu.words import (
+    ACTIVE,
+    EPOCH,
+    RECORDS,
+    SCRATCH,
+    SCRATCH_EACH,
+    TAPE,
+    THREADS,
+    YIELD,
+)
 
 SCRATCH_BYTES = 1 << 20
 PATIENCE = 60_000  # spins before a thread sleeps: two to four milliseconds
-
-# byte offsets and sizes shared with team_kernels.py
-EPOCH, TAPE, RECORDS, ACTIVE, SCRATCH, SCRATCH_EACH, YIELD = 0, 64, 72, 80, 88, 96, 104
-THREADS = 320
-RECORD_WORDS = 28
-EACH_THREAD = -1  # as a number of tasks: every thread does it, into its own scratch
-ARGUMENT_WORDS = 24  # after the kernel and the number of tasks; the last two are the team's own
 
 
 def aligned(count: int, dtype: Any, alignment: int = 64) -> NDArray[Any]:

@@ -1,15 +1,10 @@
-"""The thread team's own kernels: play a tape, wait for the next one.
-
-Shared words (int64, each group on a cache line of its own; byte offsets):
-0 epoch · 64 tape · 72 records · 80 active threads · 88 scratch · 96 scratch bytes a
-thread · 104 the system's function that gives the core away
-128 next task · 192 arrived · 256 generation · 320 + 64 t: parked, seen of thread t
-"""
+"""The thread team's own kernels: play a tape, wait for the next one. Words: see words.py."""
 
 from __future__ import annotations
 
 import numba
 
+from turbodflash_kernels._cpu import words
 from turbodflash_kernels._cpu.simd import (
     call_kernel,
     call_system,
@@ -21,17 +16,29 @@ from turbodflash_kernels._cpu.simd import (
     store_i64,
     store_release,
 )
+from turbodflash_kernels._cpu.words import (
+    ACTIVE,
+    AHEAD,
+    AHEAD_STRIDE,
+    ARRIVED,
+    EACH_THREAD,
+    EPOCH,
+    GENERATION,
+    NEXT_TASK,
+    RECORDS,
+    SCRATCH,
+    SCRATCH_EACH,
+    TAPE,
+    THREADS,
+    YIELD,
+)
 
-EPOCH, TAPE, RECORDS, ACTIVE, SCRATCH, SCRATCH_BYTES, YIELD = 0, 64, 72, 80, 88, 96, 104
-NEXT_TASK, ARRIVED, GENERATION, THREADS = 128, 192, 256, 320
-RECORD_WORDS = 28
-RECORD_BYTES = 8 * RECORD_WORDS
-AHEAD, AHEAD_STRIDE = 8 * 26, 8 * 27  # of a record: where the next stream begins, for each thread
-EACH_THREAD = -1  # as a number of tasks: every thread does it, for itself, and nobody waits
-AHEAD_BYTES = 32 << 10  # of it, per thread: a few microseconds of memory
+RECORD_BYTES = 8 * words.RECORD_WORDS
+AHEAD_BYTES = 32 << 10  # of the next stream, per thread: a few microseconds of memory
 SPINS_BETWEEN_YIELDS = 256
 
 inline = numba.njit(error_model="numpy")
+own_tasks = inline(words.own_tasks)
 
 
 @inline
@@ -60,16 +67,9 @@ def _wait_for_all(shared, active, record, thread):
 
 
 @inline
-def own_tasks(tasks, active):
-    """Tasks in a row that a thread does before it takes what is left: its stream of memory is
-    long, and the last tasks still even out a thread that is late."""
-    return tasks * 3 // (4 * active)
-
-
-@inline
 def _play(shared, thread):
     tape, active = load_i64(shared + TAPE), load_i64(shared + ACTIVE)
-    scratch = load_i64(shared + SCRATCH) + thread * load_i64(shared + SCRATCH_BYTES)
+    scratch = load_i64(shared + SCRATCH) + thread * load_i64(shared + SCRATCH_EACH)
     record, tasks = tape, 0
     for i in range(load_i64(shared + RECORDS)):
         record = tape + i * RECORD_BYTES

@@ -11,7 +11,7 @@ from __future__ import annotations
 import numba
 import numpy as np
 
-from turbodflash_kernels._cpu.kv import CHUNK
+from turbodflash_kernels._cpu.kv import CHUNK, PARTIAL_EXTRA
 from turbodflash_kernels._cpu.simd import (
     load_f32,
     load_i32,
@@ -32,7 +32,6 @@ from turbodflash_kernels._cpu.simd import (
 
 inline = numba.njit(error_model="numpy")
 QUERIES = 4  # queries that share the loads of keys and values
-EXTRA = 16  # floats after a partial's vector: its m and l, padded
 LOWEST = np.float32(-np.inf)
 
 
@@ -163,7 +162,7 @@ def _partials(format_k: str, format_v: str):
         """
         q_stride, group, head_dim = load_i64(args + 8), load_i64(args + 40), load_i64(args + 48)
         positions, scale = load_i64(args + 16), load_f32(args + 56)
-        size = 4 * (head_dim + EXTRA)
+        size = 4 * (head_dim + PARTIAL_EXTRA)
         start = chunk_index * CHUNK
         k = load_i64(args + 64) + head * load_i64(args + 72) + start * head_dim * k_size
         v = load_i64(args + 80) + head * load_i64(args + 88) + start * head_dim * v_size
@@ -213,7 +212,7 @@ def split(format_k: str, format_v: str):
 
     def kernel(args, task, scratch):
         n, kv_heads, group = load_i64(args + 24), load_i64(args + 32), load_i64(args + 40)
-        size = 4 * (load_i64(args + 48) + EXTRA)
+        size = 4 * (load_i64(args + 48) + PARTIAL_EXTRA)
         head, queries = task % kv_heads, n * group
         here = load_i64(args + 112) + head * load_i64(args + 120) * queries * size
         chunks, splits = chunks_of(load_i64(args + 16), n), load_i64(args + 128)
@@ -231,7 +230,7 @@ def combine():
     def kernel(args, task, scratch):
         n, kv_heads, group = load_i64(args + 24), load_i64(args + 32), load_i64(args + 40)
         head_dim = load_i64(args + 48)
-        size = 4 * (head_dim + EXTRA)
+        size = 4 * (head_dim + PARTIAL_EXTRA)
         head, row = task % kv_heads, task // kv_heads
         queries = n * group
         here = load_i64(args + 112) + head * load_i64(args + 120) * queries * size
@@ -259,7 +258,7 @@ def rows(format_k: str, format_v: str):
             load_i64(args + 40),
             load_i64(args + 48),
         )
-        size = 4 * (head_dim + EXTRA)
+        size = 4 * (head_dim + PARTIAL_EXTRA)
         head = task % kv_heads
         first = task // kv_heads * load_i64(args + 112)
         last = min(first + load_i64(args + 112), load_i64(args + 24))

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable
 
 import numpy as np
 
 from turbodflash_kernels._cpu.device import MANY_ROWS, CpuDevice
-from turbodflash_kernels._cpu.kv import CHUNK, CpuKV
+from turbodflash_kernels._cpu.kv import CHUNK, PARTIAL_EXTRA, CpuKV
 from turbodflash_kernels._cpu.team import SCRATCH_BYTES, address
+from turbodflash_kernels._cpu.words import float_word
 from turbodflash_kernels.op import Array
 
 ROWS_PER_TASK = 16
-EXTRA = 16  # as in cpu.py
 SPLITS_PER_THREAD = 4
 
 
@@ -22,7 +21,7 @@ def refuse(
 ) -> str | None:
     if head_dim % 16:
         return f"heads of {head_dim} are no multiple of 16"
-    needed = 4 * ((head_dim + EXTRA) * (ROWS_PER_TASK * heads // kv_heads + 4) + 4 * CHUNK)
+    needed = 4 * ((head_dim + PARTIAL_EXTRA) * (ROWS_PER_TASK * heads // kv_heads + 4) + 4 * CHUNK)
     if needed > SCRATCH_BYTES:
         return f"{heads // kv_heads} heads of {head_dim} need {needed} bytes a thread"
     return None
@@ -36,7 +35,7 @@ def bind(
     combine = device.kernel("attend", "combine")
     by_rows = device.kernel("attend", "rows", *formats)
     group, chunks = heads // kv_heads, kv.positions // CHUNK
-    scale_bits = int(struct.unpack("<I", struct.pack("<f", scale))[0])
+    scale_bits = float_word(scale)
     store = (address(kv.k), kv.k.strides[0], address(kv.v), kv.v.strides[0])
 
     def attend(q: Array, positions: Array) -> Array:
@@ -51,7 +50,9 @@ def bind(
             tasks = -(-n // ROWS_PER_TASK) * kv_heads
             device.record(by_rows, tasks, *words, ROWS_PER_TASK, rows=n)
             return out
-        partials = device.scratch((kv_heads, chunks, n * group, head_dim + EXTRA), np.float32)
+        partials = device.scratch(
+            (kv_heads, chunks, n * group, head_dim + PARTIAL_EXTRA), np.float32
+        )
         splits = min(chunks, device.threads * SPLITS_PER_THREAD)
         more = (address(partials), chunks, splits)
         device.record(split, splits * kv_heads, *words, *more, rows=n)

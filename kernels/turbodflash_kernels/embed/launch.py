@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable
 
 import numpy as np
@@ -10,6 +9,7 @@ import numpy as np
 from turbodflash_kernels._cpu.device import CpuDevice
 from turbodflash_kernels._cpu.team import address
 from turbodflash_kernels._cpu.weight import CpuWeight
+from turbodflash_kernels._cpu.words import float_word
 from turbodflash_kernels.op import Array
 
 
@@ -25,7 +25,7 @@ def bind(device: CpuDevice, *, table: CpuWeight, scale: float) -> Callable[[Arra
         kernel = device.kernel("embed", "rows_dense", part.format.dense)
     else:
         kernel = device.kernel("embed", "rows", part.format)
-    scale_bits = int(struct.unpack("<I", struct.pack("<f", scale))[0])
+    scale_bits = float_word(scale)
 
     def embed(tokens: Array) -> Array:
         n = len(tokens)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable
 from typing import Any
 
@@ -10,8 +9,9 @@ import numpy as np
 
 from turbodflash_kernels._cpu import layout
 from turbodflash_kernels._cpu.device import MANY_ROWS, CpuDevice, Stream
-from turbodflash_kernels._cpu.team import EACH_THREAD, address
+from turbodflash_kernels._cpu.team import address
 from turbodflash_kernels._cpu.weight import CpuWeight, PackedPart
+from turbodflash_kernels._cpu.words import EACH_THREAD, float_word
 from turbodflash_kernels.op import Array, Gated, Prologue, RmsNorm
 
 TASKS_PER_THREAD = 16  # few rows: enough to even out a core that is late, few enough to be cheap
@@ -27,6 +27,8 @@ def refuse(
     quantised = [part for part in weight.parts if not part.format.dense]
     if quantised and weight.cols % layout.BLOCK:
         return f"quantised rows of {weight.cols} inputs are not whole blocks of {layout.BLOCK}"
+    if quantised and weight.cols > layout.MOST_COLS:
+        return f"quantised rows of {weight.cols} inputs are over {layout.MOST_COLS}"
     return None
 
 
@@ -96,7 +98,7 @@ def _prepared(
     n = len(x)
     norm, eps = 0, 0
     if isinstance(prologue, RmsNorm):
-        norm, eps = address(prologue.weight), _bits(prologue.eps)
+        norm, eps = address(prologue.weight), float_word(prologue.eps)
         device.keep(prologue.weight)
     device.keep(x)
     words = (address(x), x.strides[0], k, norm, eps, PREPARED_PER_TASK, n)
@@ -155,8 +157,3 @@ def _task_shape(device: CpuDevice, n: int, tiles: int) -> tuple[int, int]:
     if n > MANY_ROWS:
         return min(TILES_PER_TASK, -(-tiles // device.threads_batch)), ROWS_PER_TASK
     return -(-tiles // (device.threads * TASKS_PER_THREAD)), n
-
-
-def _bits(value: float) -> int:
-    """A float32 in the low half of a word."""
-    return int(struct.unpack("<I", struct.pack("<f", value))[0])

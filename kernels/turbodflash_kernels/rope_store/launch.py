@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable
 
 import numpy as np
@@ -10,6 +9,7 @@ import numpy as np
 from turbodflash_kernels._cpu.device import MANY_ROWS, CpuDevice
 from turbodflash_kernels._cpu.kv import CpuKV
 from turbodflash_kernels._cpu.team import address
+from turbodflash_kernels._cpu.words import float_word
 from turbodflash_kernels.op import Array, Rope
 
 ROWS_PER_TASK = 8  # of a prompt
@@ -30,7 +30,7 @@ def bind(
     angles = device.kernel("rope_store", "angles", rope.kind)
     rotate = device.kernel("rope_store", "rotate", rope.kind, kv.format_k, kv.format_v)
     inv_freq = device.upload(np.asarray(rope.inv_freq, np.float32))
-    magnitude = int(struct.unpack("<I", struct.pack("<f", rope.magnitude))[0])
+    magnitude = float_word(rope.magnitude)
     half = rope.n_rot // 2
     same_angles = (rope.kind, inv_freq.tobytes(), magnitude)
 
