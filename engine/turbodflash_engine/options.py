@@ -43,6 +43,104 @@ RANDOM_SEED = 2**32 - 1
 """The unsigned spelling of seed -1: choose one at random."""
 
 
+SPEC_TYPES = (
+    "ngram-simple",
+    "ngram-map-k",
+    "ngram-map-k4v",
+    "ngram-mod",
+    "ngram-cache",
+    "draft-simple",
+    "draft-eagle3",
+    "draft-dflash",
+    "draft-dspark",
+)
+"""Every type of drafter; of several, the first in this order that has a guess is followed."""
+
+INJECTIONS = ("auto", "deferred", "immediate")
+
+
+@dataclass(frozen=True, slots=True)
+class NgramOptions:
+    """size_n: tokens that must match. size_m: the most proposed. min_hits: matches asked for."""
+
+    size_n: int = 12
+    size_m: int = 48
+    min_hits: int = 1
+
+    def __post_init__(self) -> None:
+        for each in fields(self):
+            _at_least(each.name, getattr(self, each.name), 1)
+
+
+@dataclass(frozen=True, slots=True)
+class NgramModOptions:
+    """n_match: tokens that a guess is hashed from. n_min, n_max: how many are proposed."""
+
+    n_match: int = 24
+    n_min: int = 48
+    n_max: int = 64
+
+    def __post_init__(self) -> None:
+        for each in fields(self):
+            _at_least(each.name, getattr(self, each.name), 1)
+        if self.n_min > self.n_max:
+            raise BadUsage(f"n_min is {self.n_min}, more than n_max, {self.n_max}")
+
+
+@dataclass(frozen=True, slots=True)
+class SpecOptions:
+    """How tokens are drafted.
+
+    model: the draft's file. types: of SPEC_TYPES; empty = what the file is.
+    n_max, n_min: the most tokens drafted in a step (None = as trained, 16 where nothing was), and
+        the fewest that are worth verifying. p_min: a drafter stops where it is less sure.
+    context: positions of the draft's cache; 0 = as the model's.
+    threads, threads_batch: of the draft's passes; 0 = as the model's.
+    width: tokens verified in a step; None = what pays at the moment, down to none.
+    tree: nodes verified in a step; 0 = a chain.
+    inject: when accepted tokens reach the draft's cache; it changes the speed only.
+    synth_rates: instead of comparing, accept the i-th draft with this probability once those before
+        it were; the text is then not real.
+    """
+
+    model: Path | None = None
+    types: tuple[str, ...] = ()
+    n_max: int | None = None
+    n_min: int = 0
+    p_min: float = 0.0
+    p_split: float = 0.1
+    context: int = 0
+    threads: int = 0
+    threads_batch: int = 0
+    cache_type_k: str = "f16"
+    cache_type_v: str = "f16"
+    width: int | None = None
+    tree: int = 0
+    inject: str = "auto"
+    synth_rates: tuple[float, ...] = ()
+    ngram_simple: NgramOptions = field(default_factory=NgramOptions)
+    ngram_map_k: NgramOptions = field(default_factory=NgramOptions)
+    ngram_map_k4v: NgramOptions = field(default_factory=NgramOptions)
+    ngram_mod: NgramModOptions = field(default_factory=NgramModOptions)
+
+    def __post_init__(self) -> None:
+        for name in ("n_max", "n_min", "context", "threads", "threads_batch", "width", "tree"):
+            _at_least(name, getattr(self, name), 0)
+        for name in ("p_min", "p_split"):
+            _probability(name, getattr(self, name))
+        for rate in self.synth_rates:
+            _probability("a rate of synthetic acceptance", rate)
+        _one_of("inject", self.inject, INJECTIONS)
+        for kind in self.types:
+            _one_of("the type of drafting", kind, SPEC_TYPES)
+        if self.n_max is not None and self.n_min > self.n_max:
+            raise BadUsage(
+                f"n_min is {self.n_min}, more than n_max, {self.n_max}; "
+                "every draft would be thrown away",
+                hint="lower the one or raise the other",
+            )
+
+
 @dataclass(frozen=True, slots=True)
 class LoadOptions:
     """How a model is opened.
@@ -51,6 +149,7 @@ class LoadOptions:
     threads, threads_batch: for decoding and for prompts; 0 = all usable cores, and as `threads`.
     batch, ubatch: a prompt is computed in passes of the smaller of the two, in tokens.
     chat_template: Jinja text or the name of a built-in template; None = the file's own.
+    spec: how tokens are drafted; None = plain decoding.
     """
 
     model: Path
@@ -69,6 +168,7 @@ class LoadOptions:
     yarn_orig_ctx: int | None = None
     chat_template: str | None = None
     warmup: bool = True
+    spec: SpecOptions | None = None
 
     def __post_init__(self) -> None:
         for name in ("context", "threads", "threads_batch"):
@@ -188,6 +288,11 @@ def _at_least(name: str, value: float | None, floor: int) -> None:
 def _above_zero(name: str, value: float | None) -> None:
     if value is not None and not (math.isfinite(value) and value > 0):
         raise BadUsage(f"{name} is {value}; it must be a finite number above 0")
+
+
+def _probability(name: str, value: float) -> None:
+    if not 0 <= value <= 1:
+        raise BadUsage(f"{name} is {value}; it must lie between 0 and 1")
 
 
 def _one_of(name: str, value: str, known: tuple[str, ...]) -> None:

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from turbodflash_engine.cache import Cache
+from turbodflash_engine.drafters._base import Draft
 
 VOCAB = 64
 BOS, EOS, EOT = 0, 1, 2
@@ -115,14 +116,20 @@ class ScriptedDrafter:
     taps: tuple[int, ...] = (1, 2)
     seen: list[int] = field(default_factory=list)
     drafted: list[list[int]] = field(default_factory=list)
+    name = "scripted"
+    longest = 16
+    nbytes = 0
 
-    def draft(self, last: int, budget: int) -> Sequence[int]:
-        assert budget >= 1
-        guess = list(self.script(len(self.seen) + 1, budget))
+    def draft(self, history: Sequence[int], width: int) -> Draft:
+        assert width >= 1
+        assert list(history[:-1]) == self.seen
+        guess = list(self.script(len(self.seen) + 1, width))
         self.drafted.append(guess)
-        return guess
+        return Draft(tuple(guess))
 
-    def observe(self, tokens: Sequence[int], positions: range, taps: Sequence[Any]) -> None:
+    def observe(
+        self, tokens: Sequence[int], positions: range, taps: Sequence[Any], coming: int = 0
+    ) -> None:
         assert positions == range(len(self.seen), len(self.seen) + len(tokens))
         for layer, rows in zip(self.taps, taps, strict=True):
             assert rows[:, 0].tolist() == [layer * token for token in tokens]

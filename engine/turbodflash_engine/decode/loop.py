@@ -50,7 +50,7 @@ def decode(
     while not ending.reason:
         last, at = history[-1], model.cache.length
         budget = ending.left - 1
-        guess = list(drafter.draft(last, budget))[:budget] if budget else []
+        guess = list(drafter.draft(history, budget).tokens[:budget]) if budget else []
         run = [last, *guess]
         with model.cache.trial() as trial:
             output = model(run, logits=len(run), taps=drafter.taps)

@@ -1,12 +1,33 @@
-"""The seat of a drafter."""
+"""The seat of a drafter, and what a kind of drafter offers."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Container, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from turbodflash_engine.layers.tensors import Layout, Tensors
+from turbodflash_engine.metadata import Metadata
+from turbodflash_engine.models._base import CachePlan, Shared
+from turbodflash_engine.options import SpecOptions
+from turbodflash_kernels.device import Device
 
 Rows = Any
 """An array of the model's device: [tokens, width]. It is passed on and never read."""
+
+
+class Draft(NamedTuple):
+    """What may come next, position by position.
+
+    tokens: n best guesses. candidates, log_probs: [n, k] more of them with the drafter's
+    log-probabilities, best first, for a tree; None from a drafter that has no second thoughts.
+    """
+
+    tokens: tuple[int, ...] = ()
+    candidates: NDArray[np.int32] | None = None
+    log_probs: NDArray[np.float32] | None = None
 
 
 class Drafter(Protocol):
@@ -17,17 +38,35 @@ class Drafter(Protocol):
     """
 
     @property
+    def name(self) -> str:
+        """The type as `--spec-type` spells it."""
+
+    @property
     def taps(self) -> tuple[int, ...]:
         """The model's layers whose inputs it wants to see."""
 
-    def draft(self, last: int, budget: int) -> Sequence[int]:
-        """At most `budget` tokens that may follow `last`, which itself was not observed yet.
+    @property
+    def longest(self) -> int:
+        """The most tokens it drafts at once."""
 
-        None at all is a good answer: the step is then plain decoding.
+    @property
+    def nbytes(self) -> int:
+        """Memory that it takes beside the model: weights, cache, rows kept for later."""
+
+    def draft(self, history: Sequence[int], width: int) -> Draft:
+        """At most `width` (>= 1) tokens that may follow `history`.
+
+        Its last token was not observed yet; all before it were. None at all is a good answer: the
+        step is then plain decoding.
         """
 
-    def observe(self, tokens: Sequence[int], positions: range, taps: Sequence[Rows]) -> None:
-        """These tokens [n] now stand at these positions; `taps` has rows [n, width] per tap."""
+    def observe(
+        self, tokens: Sequence[int], positions: range, taps: Sequence[Rows], coming: int = 0
+    ) -> None:
+        """These tokens [n] now stand at these positions; `taps` has rows [n, width] per tap.
+
+        coming: tokens of the prompt that will be observed after these, before anything is drafted.
+        """
 
     def truncate(self, length: int) -> None:
         """Forget what was observed at positions from `length` on."""
@@ -36,13 +75,51 @@ class Drafter(Protocol):
 class NoDrafter:
     """Never guesses: plain decoding."""
 
+    name = "none"
     taps: tuple[int, ...] = ()
+    longest = 0
+    nbytes = 0
 
-    def draft(self, last: int, budget: int) -> Sequence[int]:
-        return ()
+    def draft(self, history: Sequence[int], width: int) -> Draft:
+        return Draft()
 
-    def observe(self, tokens: Sequence[int], positions: range, taps: Sequence[Rows]) -> None:
+    def observe(
+        self, tokens: Sequence[int], positions: range, taps: Sequence[Rows], coming: int = 0
+    ) -> None:
         pass
 
     def truncate(self, length: int) -> None:
         pass
+
+
+class Setting(NamedTuple):
+    """Where a drafter is built.
+
+    target: the parts of the model that it may use as its own. plan: its own cache.
+    """
+
+    device: Device
+    target: Shared
+    plan: CachePlan
+    options: SpecOptions
+
+
+class FileKind(NamedTuple):
+    """The `PLUGIN` of a drafter that is loaded from a file.
+
+    claims: whether a file is of this kind, given its metadata and the names of its tensors.
+    read: its configuration. check: raises BadModel unless it fits the target.
+    layout: the tensors it wants, given the names that are present. build: the drafter itself.
+    """
+
+    claims: Callable[[Metadata, Container[str]], bool]
+    read: Callable[[Metadata], Any]
+    check: Callable[[Any, Shared, SpecOptions], None]
+    layout: Callable[[Any, Container[str]], Layout]
+    build: Callable[[Any, Tensors, Setting], Drafter]
+
+
+class RuleKind(NamedTuple):
+    """The `PLUGIN` of a drafter that needs no file."""
+
+    build: Callable[[SpecOptions], Drafter]

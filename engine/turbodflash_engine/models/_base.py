@@ -12,7 +12,7 @@ from turbodflash_engine.cache import Cache
 from turbodflash_engine.layers.rope import RopeOverrides
 from turbodflash_engine.layers.tensors import Layout, Tensors
 from turbodflash_engine.metadata import Metadata
-from turbodflash_kernels.device import Device
+from turbodflash_kernels.device import Device, Weight
 from turbodflash_kernels.op import Array
 
 
@@ -27,11 +27,28 @@ class Output(NamedTuple):
     taps: tuple[Array, ...]
 
 
+class Shared(NamedTuple):
+    """Parts of a model that a drafter may use as its own.
+
+    embedding: [vocabulary, width], not scaled; the model multiplies its rows by embedding_scale.
+    head: [vocabulary, width], applied to normed rows. layers: taps are 0 to layers - 1.
+    """
+
+    embedding: Weight
+    head: Weight
+    embedding_scale: float
+    width: int
+    layers: int
+    vocabulary: int
+
+
 class Model(Protocol):
     """Tokens in, logits out; what it has seen is in its cache."""
 
     @property
     def cache(self) -> Cache: ...
+    @property
+    def shared(self) -> Shared: ...
     @property
     def vocabulary(self) -> int: ...
 

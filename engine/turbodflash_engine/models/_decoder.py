@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from turbodflash_engine.cache import Cache
-from turbodflash_engine.models._base import Output
+from turbodflash_engine.models._base import Output, Shared
 from turbodflash_kernels.device import Device
 from turbodflash_kernels.op import Array
 
@@ -46,9 +46,9 @@ class Decoder:
         blocks: Sequence[Block],
         head: Callable[[Array], Array],
         cache: Cache,
-        vocabulary: int,
+        shared: Shared,
     ) -> None:
-        self.cache, self.vocabulary = cache, vocabulary
+        self.cache, self.shared, self.vocabulary = cache, shared, shared.vocabulary
         self._device, self._embed, self._blocks, self._head = device, embed, tuple(blocks), head
         self._steps: dict[_Key, _Step] = {}
 

@@ -15,7 +15,7 @@ from turbodflash_engine.layers.mlp import Mlp, MlpShape, mlp_layout
 from turbodflash_engine.layers.rope import RopeConfig, RopeOverrides
 from turbodflash_engine.layers.tensors import Layout, Tensors
 from turbodflash_engine.metadata import Metadata
-from turbodflash_engine.models._base import Architecture, CachePlan
+from turbodflash_engine.models._base import Architecture, CachePlan, Shared
 from turbodflash_engine.models._decoder import Block, Decoder
 from turbodflash_kernels.device import Device
 from turbodflash_kernels.op import Array, RmsNorm, Rope
@@ -95,20 +95,17 @@ def build(config: LlamaConfig, tensors: Tensors, device: Device, plan: CachePlan
     blocks = [
         _block(device, tensors, config, index, rope, layer) for index, layer in enumerate(memory)
     ]
-    tied = HEAD not in tensors
+    head = embedding
+    if HEAD in tensors:
+        head = device.pack([tensors.part(HEAD)], config.width)
     norm = RmsNorm(device.upload(tensors.vector(NORM)), config.eps)
     return Decoder(
         device,
         embed=device.bind("embed", table=embedding, scale=1.0),
         blocks=blocks,
-        head=device.bind(
-            "linear",
-            weight=embedding if tied else device.pack([tensors.part(HEAD)], config.width),
-            prologue=norm,
-            bias=None,
-        ),
+        head=device.bind("linear", weight=head, prologue=norm, bias=None),
         cache=Cache(memory, plan.positions),
-        vocabulary=config.vocabulary,
+        shared=Shared(embedding, head, 1.0, config.width, config.layers, config.vocabulary),
     )
 
 
