@@ -250,6 +250,27 @@ def _emit_below(builder: ir.IRBuilder, count: ir.Value, a: ir.Value, b: ir.Value
     return builder.select(_lane_mask(builder, count), a, b)
 
 
+def _emit_less(builder: ir.IRBuilder, a: ir.Value, bound: ir.Value) -> ir.Value:
+    return _emit_kept(builder, "<", a, bound)
+
+
+def _emit_at_most(builder: ir.IRBuilder, a: ir.Value, bound: ir.Value) -> ir.Value:
+    return _emit_kept(builder, "<=", a, bound)
+
+
+def _emit_kept(builder: ir.IRBuilder, how: str, a: ir.Value, bound: ir.Value) -> ir.Value:
+    """The lanes of which the comparison holds; -inf in the others."""
+    kept = builder.fcmp_ordered(how, a, splat(builder, bound))
+    return builder.select(kept, a, constant_splat(float("-inf"), V_F32))
+
+
+def _emit_find(builder: ir.IRBuilder, a: ir.Value, value: ir.Value) -> ir.Value:
+    """The first lane that is equal, or 16."""
+    equal = builder.fcmp_ordered("==", a, splat(builder, value))
+    mask = builder.zext(builder.bitcast(equal, I16), I64)
+    return builder.cttz(builder.or_(mask, I64(1 << LANES)), ir.Constant(ir.IntType(1), 0))
+
+
 def emit_prefetch(builder: ir.IRBuilder, address: ir.Value) -> None:
     where = pointer(builder, address)
     call(builder, "llvm.prefetch.p0", ir.VoidType(), where, I32(0), I32(3), I32(1))
@@ -270,6 +291,9 @@ vmax = _intrinsic("vmax", f32x16, (f32x16, f32x16), _emit_vmax)
 vround = _intrinsic("vround", i32x16, (f32x16,), _emit_round)
 vstore_codes = _intrinsic("vstore_codes", types.void, (_int, i32x16), _emit_store_codes)
 vbelow = _intrinsic("vbelow", f32x16, (_int, f32x16, f32x16), _emit_below)
+vless = _intrinsic("vless", f32x16, (f32x16, _float), _emit_less)
+vatmost = _intrinsic("vatmost", f32x16, (f32x16, _float), _emit_at_most)
+vfind = _intrinsic("vfind", _int, (f32x16, _float), _emit_find)
 vsum = _intrinsic("vsum", _float, (f32x16,), lambda b, v: _fold(b, v, b.fadd))
 vmax_of = _intrinsic(
     "vmax_of", _float, (f32x16,), lambda b, v: _fold(b, v, lambda x, y: _emit_vmax(b, x, y))
