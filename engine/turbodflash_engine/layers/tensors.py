@@ -17,6 +17,9 @@ from turbodflash_kernels.planar import Format, Planar, dequantize
 
 Shape = tuple[int, ...]
 
+ANY = -1  # in a shape: whatever the file has
+ID_TYPES = {"I32": "<i4", "I64": "<i8"}
+
 MOST_NAMES = 5  # named in an error; the rest are counted
 INCOMPLETE = "get the model from another source, or convert it again"
 IGNORED = "to ignore them would change the answers; get another file of this model"
@@ -52,14 +55,19 @@ class WeightType(Protocol):
 
 @dataclass(slots=True)
 class Layout:
-    """Names and shapes of the tensors that a model needs, and of those it uses when present."""
+    """Names and shapes of the tensors that a model needs, and of those it uses when present.
+
+    ids: those of the latter that hold whole numbers, such as tokens. ANY in a shape is any size.
+    """
 
     required: dict[str, Shape] = field(default_factory=dict)
     optional: dict[str, Shape] = field(default_factory=dict)
+    ids: dict[str, Shape] = field(default_factory=dict)
 
     def add(self, other: Layout) -> None:
         self.required |= other.required
         self.optional |= other.optional
+        self.ids |= other.ids
 
 
 class Tensors:
@@ -85,13 +93,14 @@ class Tensors:
 
     def check(self, layout: Layout) -> None:
         """Raises BadModel unless the file holds what the layout wants, and nothing beyond it."""
-        expected = layout.required | layout.optional
+        expected = layout.required | layout.optional | layout.ids
         names = self._infos.keys()
         self._none({name for name in names if name.endswith(".scale")}, "rescales", RESCALED)
         self._none(layout.required.keys() - names, "has no tensor", INCOMPLETE)
         self._none(names - expected.keys(), "has more than this architecture uses:", IGNORED)
         for name in sorted(names):
-            self._check_one(self._infos[name], expected[name])
+            self._check_type(self._infos[name], ids=name in layout.ids)
+            self._check_shape(self._infos[name], expected[name])
 
     def weight_bytes(self, bytes_per_weight: Callable[[Format], float]) -> int:
         """What the matrices take once packed."""
@@ -99,6 +108,7 @@ class Tensors:
             sum(
                 bytes_per_weight(self._weight_type(info).format) * prod(info.shape)
                 for info in self._infos.values()
+                if info.type not in ID_TYPES
             )
         )
 
@@ -126,6 +136,11 @@ class Tensors:
         part = self.part(name)
         return dequantize(part.decode(0, part.rows)).reshape(-1)
 
+    def ids(self, name: str) -> NDArray[np.int64]:
+        """A tensor of whole numbers, i64[n]."""
+        info = self._infos[name]
+        return info.data.view(ID_TYPES[info.type]).reshape(-1).astype(np.int64)
+
     def vectors(self, names: Iterable[str], sizes: Iterable[int]) -> NDArray[np.float32] | None:
         """Those vectors in a row, with zeros for absent ones; None when all are absent."""
         pairs = list(zip(names, sizes, strict=True))
@@ -135,12 +150,24 @@ class Tensors:
             [self.vector(name) if name in self else np.zeros(size, "f4") for name, size in pairs]
         )
 
-    def _check_one(self, info: Info, expected: Shape) -> None:
-        self._weight_type(info)
-        if info.shape != expected:
+    def _check_type(self, info: Info, ids: bool) -> None:
+        if not ids:
+            self._weight_type(info)
+        elif info.type not in ID_TYPES:
+            raise BadModel(
+                f"'{self.source}': tensor {info.name!r} is of type {info.type}, "
+                f"expected whole numbers, {' or '.join(ID_TYPES)}",
+                hint=INCOMPLETE,
+            )
+
+    def _check_shape(self, info: Info, expected: Shape) -> None:
+        pairs = zip(info.shape, expected, strict=False)
+        fits = all(wanted in (size, ANY) for size, wanted in pairs)
+        if len(info.shape) != len(expected) or not fits:
+            wanted = ", ".join("any" if size == ANY else str(size) for size in expected)
             raise BadModel(
                 f"'{self.source}': tensor {info.name!r} has the shape {list(info.shape)}, "
-                f"expected {list(expected)}",
+                f"expected [{wanted}]",
                 hint=INCOMPLETE,
             )
 
