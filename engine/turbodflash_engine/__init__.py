@@ -9,7 +9,15 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from turbodflash_engine.errors import BadModel, BadUsage, DoesNotFit, TurbodflashError, Unknown
-from turbodflash_engine.events import Event, Finished, Progress, Started, Text, Verified
+from turbodflash_engine.events import (
+    Event,
+    Finished,
+    Progress,
+    Speculation,
+    Started,
+    Text,
+    Verified,
+)
 from turbodflash_engine.options import (
     SAMPLER_LETTERS,
     SAMPLERS,
@@ -20,7 +28,7 @@ from turbodflash_engine.options import (
 )
 
 if TYPE_CHECKING:
-    from turbodflash_engine.info import ModelInfo
+    from turbodflash_engine.info import DraftInfo, ModelInfo
     from turbodflash_engine.inspect import Inspection, inspect_file
     from turbodflash_engine.measuring import measure
     from turbodflash_engine.session import Session, open_session
@@ -31,6 +39,7 @@ __all__ = [
     "BadModel",
     "BadUsage",
     "DoesNotFit",
+    "DraftInfo",
     "Event",
     "Finished",
     "Inspection",
@@ -40,6 +49,7 @@ __all__ = [
     "SampleOptions",
     "SayOptions",
     "Session",
+    "Speculation",
     "Started",
     "Text",
     "TurbodflashError",
@@ -52,6 +62,7 @@ __all__ = [
 ]
 
 _HEAVY = {
+    "DraftInfo": "turbodflash_engine.info",
     "Inspection": "turbodflash_engine.inspect",
     "ModelInfo": "turbodflash_engine.info",
     "Session": "turbodflash_engine.session",

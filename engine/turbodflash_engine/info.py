@@ -40,12 +40,33 @@ class Memory(NamedTuple):
     scratch: int
 
 
+class DraftInfo(NamedTuple):
+    """What drafts for a loaded model.
+
+    kind: types as `--spec-type` spells them, in the order asked, such as "draft-dflash" or
+        "ngram-simple, draft-dflash". path, file_bytes, parameters: of the draft's file, if any.
+    taps: layers of the model that it sees the inputs of. longest: the most tokens of one draft.
+    context: positions of its own cache; 0 = it has none.
+    synthetic: acceptance is drawn at random, and the text is not real.
+    """
+
+    kind: str
+    path: Path | None
+    taps: tuple[int, ...]
+    longest: int
+    memory: Memory
+    file_bytes: int = 0
+    parameters: int = 0
+    context: int = 0
+    synthetic: bool = False
+
+
 class ModelInfo(NamedTuple):
     """A loaded model.
 
     parameters: numbers in the file's tensors. context: positions its cache holds.
     sample_defaults: the built-in ones overridden by the file's; sample_keys: which keys did so.
-    notes: sentences that a person should read.
+    notes: sentences that a person should read. draft: None = plain decoding.
     """
 
     name: str
@@ -65,3 +86,4 @@ class ModelInfo(NamedTuple):
     sample_keys: tuple[str, ...]
     memory: Memory
     notes: tuple[str, ...] = ()
+    draft: DraftInfo | None = None
