@@ -110,7 +110,7 @@ class ReferenceDevice(Device):
         )
         return ReferenceKV(k, v)
 
-    def capture(self, step: Callable[[], T]) -> Callable[[], T]:
+    def capture(self, step: Callable[[], T], threads: int = 0) -> Callable[[], T]:
         return step
 
     def _precise(self, dtype: DTypeLike) -> np.dtype[Any]:

@@ -147,8 +147,11 @@ class Device(ABC):
         raise NoDevice(f"the {self.name} device cannot be measured", hint="use the cpu device")
 
     @abstractmethod
-    def capture(self, step: Callable[[], T]) -> Callable[[], T]:
+    def capture(self, step: Callable[[], T], threads: int = 0) -> Callable[[], T]:
         """Record the ops of `step`; calling the result runs them and returns what `step` returned.
+
+        threads: how many of its threads a device may use for them; 0 means as many as it thinks
+        best. The numbers are the same with any.
 
         `step` is called with its input buffers in place (see `write`); between two runs only the
         contents of input buffers change. The arrays it returns hold their values until the next

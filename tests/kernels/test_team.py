@@ -25,6 +25,21 @@ def test_the_number_of_threads_changes_no_bit(threads, batch):
         np.testing.assert_array_equal(ours, alone)
 
 
+@pytest.mark.parametrize("threads", [1, 2, 3, 9])
+def test_a_captured_step_is_played_by_as_many_threads_as_it_says(threads, monkeypatch):
+    device = CpuDevice(3)
+    asked = []
+    run = device._team.run
+    monkeypatch.setattr(device._team, "run", lambda tape, n: (asked.append(n), run(tape, n)))
+    weight = device.pack([random_part("4-affine", 333, 256, seed=1)], 256)
+    linear = device.bind("linear", weight=weight, prologue=None, bias=None)
+    x = device.upload(normal(5, 256, 3))
+    steps = [device.capture(lambda: linear(x), n) for n in (0, threads)]
+    plain, limited = (device.read(step()).copy() for step in steps)
+    np.testing.assert_array_equal(limited, plain)
+    assert asked == [3, threads]
+
+
 def test_a_captured_step_follows_its_inputs_after_the_team_has_slept():
     device = CpuDevice(2)
     weight = device.pack([random_part("f32", 48, 64, seed=2)], 64)

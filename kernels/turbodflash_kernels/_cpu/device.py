@@ -190,7 +190,7 @@ class CpuDevice(Device):
             tape, many, _ = self._take()
             self._play(tape, many)
 
-    def capture(self, step: Callable[[], T]) -> Callable[[], T]:
+    def capture(self, step: Callable[[], T], threads: int = 0) -> Callable[[], T]:
         with self._fresh_tape():
             result = step()
             tape, many, kept = self._take()
@@ -198,7 +198,7 @@ class CpuDevice(Device):
         def run() -> T:
             assert kept is not None
             self.flush()
-            self._play(tape, many)
+            self._play(tape, many, threads)
             return result
 
         return run
@@ -221,8 +221,8 @@ class CpuDevice(Device):
         self._announced = 0
         return taken
 
-    def _play(self, tape: NDArray[np.int64], many: bool) -> None:
-        self._team.run(tape, self.threads_batch if many else self.threads)
+    def _play(self, tape: NDArray[np.int64], many: bool, threads: int = 0) -> None:
+        self._team.run(tape, threads or (self.threads_batch if many else self.threads))
 
 
 def usable_cores() -> int:

@@ -1,4 +1,4 @@
-"""The sweep of the op: rows shorter and longer than what a kernel takes at once, ties, infinities."""
+"""The sweep of the op: rows shorter and longer than a block, ties, NaN."""
 
 from __future__ import annotations
 

@@ -22,7 +22,6 @@ from turbodflash_kernels._cpu.simd import (
     vmax,
     vmax_of,
     vsplat,
-    vstore,
 )
 
 LEAST = np.float32(-np.inf)

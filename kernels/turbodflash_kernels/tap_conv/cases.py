@@ -1,4 +1,4 @@
-"""The sweep of the op. Rows of a block depend on each other, so a row of a case is a whole block."""
+"""The sweep of the op. Rows of a block depend on each other: a row of a case is a whole block."""
 
 from __future__ import annotations
 
