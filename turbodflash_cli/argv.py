@@ -38,7 +38,9 @@ class Grammar(NamedTuple):
     def of(cls, *groups: type[Group], words: int = 0) -> Grammar:
         """The grammar of a command with these groups of options."""
         flags = [each for group in groups for _, each in flags_of(group)]
-        return cls({name: each for each in flags for name in (*each.names, *each.off)}, words)
+        return cls(
+            {name: each for each in flags for name in (*each.names, *each.off, *each.former)}, words
+        )
 
 
 @dataclass(slots=True)
@@ -158,6 +160,8 @@ class _Scanner:
             raise self._unknown(name)
 
     def _own(self, name: str, known: Flag, values: list[str]) -> None:
+        if name in known.former:
+            self.found.notes.append(f"note: {name!r} is now {known.names[0]!r}.")
         if not known.takes_value:
             if values:
                 raise BadUsage(f"option {name!r} takes no value, not even {values[0]!r}.")
@@ -173,14 +177,9 @@ class _Scanner:
     def _foreign(self, name: str, values: list[str]) -> None:
         if name in foreign.IGNORED:
             self.found.notes.append(f"note: {name!r} has no effect here.")
-        elif name in foreign.UNSUPPORTED:
+        else:
             raise BadUsage(
                 f"{name!r} is not supported by turbodflash.", hint=foreign.INSTEAD.get(name, "")
-            )
-        elif (name, *values) not in foreign.NO_DRAFT:
-            raise BadUsage(
-                f"{name!r} is not available in this version: drafting comes later.",
-                hint="leave the drafting options out; the text is the same, only slower",
             )
 
     def _stray(self, word: str) -> BadUsage:

@@ -8,7 +8,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from turbodflash_cli.flags import ComputeFlags, ContextFlags, ModelFlags
+from turbodflash_cli.flags import ComputeFlags, ContextFlags, DraftFlags, ModelFlags, NgramFlags
 from turbodflash_cli.flags.report import BenchFlags
 from turbodflash_cli.interrupt import leaving_at_once
 from turbodflash_cli.opening import find_model
@@ -31,9 +31,11 @@ Figures = Mapping[str, Any]
 def bench(
     terminal: Terminal,
     model: ModelFlags,
+    draft: DraftFlags,
+    flags: BenchFlags,
     window: ContextFlags,
     compute: ComputeFlags,
-    flags: BenchFlags,
+    ngram: NgramFlags,
 ) -> int:
     """Measure, and print the figures on stdout."""
     from turbodflash_engine import measure

@@ -52,7 +52,8 @@ def flagged(command: Command) -> Command:
 
     @wraps(command)
     def spread(typer_context: typer.Context, **values: Any) -> Any:
-        filled = {name: _filled(group, values) for name, group in groups.items()}
+        typed = _typed(typer_context)
+        filled = {name: _filled(group, values, typed) for name, group in groups.items()}
         values |= filled
         values |= {name: typer_context.obj.terminal for name in plain if hints[name] is Terminal}
         values |= {name: typer_context for name in plain if hints[name] is typer.Context}
@@ -79,16 +80,32 @@ def _sign(spread: Command, parameters: Sequence[Parameter]) -> None:
     spread.__annotations__ = {each.name: each.annotation for each in shown}
 
 
-def _filled(group: type[Group], values: dict[str, Any]) -> Any:
+def _filled(group: type[Group], values: dict[str, Any], typed: Mapping[str, str]) -> Any:
     """A group with its values taken out of all. typer makes lists of tuples and None of nothing."""
     given = {name: values.pop(name) for name, _ in flags_of(group)}
     return group(
+        typed={name: typed[name] for name in given if name in typed},
         **{
             name: tuple(value) if isinstance(value, list) else value
             for name, value in given.items()
             if value is not None
-        }
+        },
     )
+
+
+def _typed(context: Any) -> dict[str, str]:
+    """Field -> spelling of the options that stood on the command line."""
+    return {
+        option.name: context.obj.spelled.get(option.flag.canonical, option.flag.names[0])
+        for option in context.command.get_params(context)
+        if isinstance(option, FlagOption)
+        and option.flag is not None
+        and _source(context, option) == "COMMANDLINE"
+    }
+
+
+def _source(context: Any, option: Any) -> str:
+    return str(getattr(context.get_parameter_source(option.name), "name", ""))
 
 
 def _is_group(hint: Any) -> bool:
@@ -105,7 +122,7 @@ def _parameters(group: type[Group]) -> Iterator[Parameter]:
         option = typer.Option(
             *flag.names,
             *(f" /{name}" for name in flag.off),  # typer's way to write a spelling for "off"
-            envvar=flag.env or None,
+            envvar=flag.variables or None,
             metavar=flag.metavar or None,
             help=flag.help,
             autocompletion=_completion(flag),
@@ -131,13 +148,13 @@ class FlagOption(TyperOption):
         """The typed value; `value` is what was written, or the default."""
         if self.flag is None:
             return self.callback(ctx, self, value) if self.callback else value
-        source = str(getattr(ctx.get_parameter_source(self.name), "name", ""))
-        name, variable = self.flag.names[0], self.flag.env
+        source, name = _source(ctx, self), self.flag.names[0]
+        variable = next((each for each in self.flag.variables if os.environ.get(each)), "")
         if source == "ENVIRONMENT":
-            name = variable
+            name = variable or self.flag.env
         elif source == "COMMANDLINE":
             name = ctx.obj.spelled.get(self.flag.canonical, name)
-            if os.environ.get(variable):
+            if variable:
                 ctx.obj.terminal.warn(
                     f"{variable} environment variable is set, "
                     f"but will be overwritten by command line argument {name}"

@@ -25,8 +25,11 @@ IGNORED = _spread(
         "-dt --defrag-thold -ctxcp --ctx-checkpoints --swa-checkpoints": 1,
         "-cram --cache-ram": 1,
         "-sm --split-mode -ts --tensor-split -mg --main-gpu": 1,
-        "-cmoe --cpu-moe": 0,
+        "-devd --device-draft --spec-draft-device": 1,
+        "-cmoe --cpu-moe -cmoed --cpu-moe-draft --spec-draft-cpu-moe": 0,
         "-ncmoe --n-cpu-moe -ncffn --n-cpu-ffn": 1,
+        "-ncmoed --n-cpu-moe-draft --spec-draft-n-cpu-moe --spec-draft-ncmoe": 1,
+        "--spec-draft-backend-sampling --no-spec-draft-backend-sampling": 0,
         "-fit --fit -fitt --fit-target -fitc --fit-ctx": 1,
         "--perf --no-perf --check-tensors --no-context-shift": 0,
         "--log-disable --log-prefix --no-log-prefix": 0,
@@ -36,26 +39,6 @@ IGNORED = _spread(
     }
 )
 """Accepted without effect, with a note."""
-
-LATER = _spread(
-    {
-        "-md --model-draft --spec-draft-model": 1,
-        "-hfd -hfrd --hf-repo-draft --spec-draft-hf": 1,
-        "--dflash --eagle3 --spec-default": 0,
-        "-cd --ctx-size-draft --spec-draft-ctx-size": 1,
-        "--spec-draft-n-max --spec-draft-n-min --spec-draft-p-min --spec-draft-p-split": 1,
-        "--draft-p-min --draft-p-split": 1,
-        "--draft --draft-n --draft-max --draft-min --draft-n-min": 1,
-        "-ngld --gpu-layers-draft --n-gpu-layers-draft --spec-draft-ngl": 1,
-        "-ctkd --cache-type-k-draft --spec-draft-type-k": 1,
-        "-ctvd --cache-type-v-draft --spec-draft-type-v": 1,
-        "-devd --device-draft --spec-draft-device": 1,
-        "-td --threads-draft --spec-draft-threads": 1,
-        "-tbd --threads-batch-draft --spec-draft-threads-batch": 1,
-        "--spec-type --spec-synth-len --spec-synth-rates": 1,
-    }
-)
-"""Drafting: this version decodes token by token."""
 
 UNSUPPORTED = _spread(
     {
@@ -72,6 +55,7 @@ UNSUPPORTED = _spread(
         "--adaptive-target --adaptive-decay": 1,
         "-bs --backend-sampling --log-jsonl --verbose-prompt": 0,
         "--reasoning-budget --reasoning-budget-message": 1,
+        "-lcs --lookup-cache-static -lcd --lookup-cache-dynamic": 1,
         "-cl --cache-list --list-devices": 0,
     }
 )
@@ -88,13 +72,10 @@ INSTEAD = {
 }
 """What to do in place of a refused option."""
 
-NO_DRAFT = {("--spec-type", "none")}
-"""Options with a value under which they ask for nothing."""
-
 
 def words_after(name: str) -> int | None:
     """How many words follow an option that is not ours; None for an unknown one."""
-    for table in (IGNORED, LATER, UNSUPPORTED):
+    for table in (IGNORED, UNSUPPORTED):
         if name in table:
             return table[name]
     return None

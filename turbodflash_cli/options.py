@@ -14,11 +14,15 @@ from turbodflash_cli.flags import (
     SamplingFlags,
 )
 from turbodflash_cli.prompts import read_text, stop_strings
-from turbodflash_engine import BadUsage, LoadOptions, SampleOptions, SayOptions
+from turbodflash_engine import BadUsage, LoadOptions, SampleOptions, SayOptions, SpecOptions
 
 
 def load_options(
-    model: Path, window: ContextFlags, compute: ComputeFlags, template: str | None = None
+    model: Path,
+    window: ContextFlags,
+    compute: ComputeFlags,
+    template: str | None = None,
+    spec: SpecOptions | None = None,
 ) -> LoadOptions:
     """How the model is opened; what was not given keeps the engine's default."""
     given = {
@@ -37,6 +41,7 @@ def load_options(
         "yarn_orig_ctx": window.yarn_orig_ctx or None,
         "chat_template": template,
         "warmup": compute.warmup,
+        "spec": spec,
     }
     known: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     return LoadOptions(model, **known)

@@ -16,7 +16,9 @@ from turbodflash_cli.commands import ClosedPipe, FlagCommand, FlagGroup, Invocat
 from turbodflash_cli.flags import (
     ComputeFlags,
     ContextFlags,
+    DraftFlags,
     ModelFlags,
+    NgramFlags,
     OutputFlags,
     PromptFlags,
     ReasoningFlags,
@@ -42,14 +44,16 @@ app.add_typer(models, name="models", help="List, fetch and remove models.")
 GRAMMARS: dict[str, Grammar | None] = {
     ROOT: Grammar.of(
         ModelFlags,
+        DraftFlags,
         PromptFlags,
         SamplingFlags,
         ContextFlags,
         ComputeFlags,
         ReasoningFlags,
         OutputFlags,
+        NgramFlags,
     ),
-    "bench": Grammar.of(ModelFlags, ContextFlags, ComputeFlags, BenchFlags),
+    "bench": Grammar.of(ModelFlags, DraftFlags, BenchFlags, ContextFlags, ComputeFlags, NgramFlags),
     "inspect": Grammar.of(InspectFlags, words=1),
     "models": None,
 }
@@ -80,12 +84,14 @@ def answer(
     context: typer.Context,
     terminal: Terminal,
     model: ModelFlags,
+    draft: DraftFlags,
     prompt: PromptFlags,
     sampling: SamplingFlags,
     window: ContextFlags,
     compute: ComputeFlags,
     reasoning: ReasoningFlags,
     output: OutputFlags,
+    ngram: NgramFlags,
     version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True)] = False,
     help_all: Annotated[
         bool, typer.Option("--help-all", callback=_help_all, is_eager=True)
@@ -99,7 +105,9 @@ def answer(
         return 0
     from turbodflash_cli.run import run
 
-    return run(terminal, model, prompt, sampling, window, compute, reasoning, output)
+    return run(
+        *(terminal, model, draft, prompt, sampling, window, compute, reasoning, output, ngram)
+    )
 
 
 @app.command(cls=FlagCommand)
@@ -107,14 +115,16 @@ def answer(
 def bench(
     terminal: Terminal,
     model: ModelFlags,
+    draft: DraftFlags,
+    report: BenchFlags,
     window: ContextFlags,
     compute: ComputeFlags,
-    report: BenchFlags,
+    ngram: NgramFlags,
 ) -> int:
-    """Measure the machine and the model on it."""
+    """Measure the machine and the model; with -md, the drafting."""
     from turbodflash_cli.bench import bench as measure
 
-    return measure(terminal, model, window, compute, report)
+    return measure(terminal, model, draft, report, window, compute, ngram)
 
 
 @app.command(cls=FlagCommand)

@@ -6,10 +6,13 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from turbodflash_cli import report
+from turbodflash_cli.drafting import find_draft, spec_options
 from turbodflash_cli.flags import (
     ComputeFlags,
     ContextFlags,
+    DraftFlags,
     ModelFlags,
+    NgramFlags,
     OutputFlags,
     PromptFlags,
     ReasoningFlags,
@@ -65,20 +68,24 @@ class Request(NamedTuple):
 def run(
     terminal: Terminal,
     model: ModelFlags,
+    draft: DraftFlags,
     prompt: PromptFlags,
     sampling: SamplingFlags,
     window: ContextFlags,
     compute: ComputeFlags,
     reasoning: ReasoningFlags,
     output: OutputFlags,
+    ngram: NgramFlags,
 ) -> int:
     """Answer and exit, or chat; the result is the exit code."""
     terminal.verbose = output.talkative
     request = Request.of(prompt, output, terminal.in_tty)
     template = chat_template(prompt)
     say_options(SampleOptions(), sampling, prompt, reasoning)  # what is wrong is said at once
+    spec = spec_options(draft, ngram)
     file = find_model(terminal, model)
-    session = open_model(terminal, load_options(file, window, compute, template))
+    spec = find_draft(terminal, spec, draft, model)
+    session = open_model(terminal, load_options(file, window, compute, template, spec))
     options = say_options(session.info.sample_defaults, sampling, prompt, reasoning)
     _advise(terminal, request, reasoning, session)
     if request.chats:

@@ -21,9 +21,11 @@ from turbodflash_engine.events import (
 from turbodflash_engine.options import (
     SAMPLER_LETTERS,
     SAMPLERS,
+    SPEC_TYPES,
     LoadOptions,
     SampleOptions,
     SayOptions,
+    SpecOptions,
     sampler_name,
 )
 
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
 __all__ = [
     "SAMPLERS",
     "SAMPLER_LETTERS",
+    "SPEC_TYPES",
     "BadModel",
     "BadUsage",
     "DoesNotFit",
@@ -49,6 +52,7 @@ __all__ = [
     "SampleOptions",
     "SayOptions",
     "Session",
+    "SpecOptions",
     "Speculation",
     "Started",
     "Text",

@@ -66,16 +66,17 @@ def test_what_the_parser_gets(argv: list[str], words: list[str]) -> None:
         (["--no-mmap"], [], "note: '--no-mmap' has no effect here."),
         (["--mlock"], [], "note: '--mlock' has no effect here."),
         (["--load_mode=mmap"], [], "note: '--load-mode' has no effect here."),
+        (
+            ["--draft-max", "16"],
+            ["--spec-draft-n-max=16"],
+            "note: '--draft-max' is now '--spec-draft-n-max'.",
+        ),
         (["-p", "--temp"], ["--prompt=--temp"], "warning: option '-p' took '--temp' as its value."),
     ],
 )
 def test_what_is_taken_with_a_note(argv: list[str], words: list[str], note: str) -> None:
     scanned = scan(argv, GRAMMARS)
     assert (scanned.words, scanned.notes) == (words, [note])
-
-
-def test_no_speculation_is_what_we_do() -> None:
-    assert scan(["--spec-type", "none"], GRAMMARS).words == []
 
 
 @pytest.mark.parametrize(
@@ -90,10 +91,11 @@ def test_no_speculation_is_what_we_do() -> None:
         (["--"], "unknown option '--'."),
         (["-p"], "option '-p' needs a value."),
         (["--numa"], "option '--numa' needs a value."),
-        (["--dflash"], "'--dflash' is not available in this version: drafting comes later."),
-        (["-md", "d.gguf"], "'-md' is not available in this version: drafting comes later."),
-        (["--spec-type", "draft-mtp"], "'--spec-type' is not available in this version"),
-        (["--draft-max", "16"], "'--draft-max' is not available in this version"),
+        (["--dflash=1"], "option '--dflash' takes no value, not even '1'."),
+        (
+            ["--lookup-cache-static", "x"],
+            "'--lookup-cache-static' is not supported by turbodflash.",
+        ),
         (["--mmproj", "x"], "'--mmproj' is not supported by turbodflash."),
         (["--grammar", "root ::= x"], "'--grammar' is not supported by turbodflash."),
         (["--json=1"], "option '--json' takes no value, not even '1'."),
@@ -110,7 +112,7 @@ def test_what_is_refused(argv: list[str], sentence: str) -> None:
 
 
 def test_no_foreign_option_is_ours_and_none_stands_in_two_tables() -> None:
-    tables = [foreign.IGNORED, foreign.LATER, foreign.UNSUPPORTED]
+    tables = [foreign.IGNORED, foreign.UNSUPPORTED]
     names = [name for table in tables for name in table]
     assert len(names) == len(set(names))
     assert not set(names) & set(SPELLINGS)
@@ -126,7 +128,7 @@ def test_every_spelling_is_understood(name: str) -> None:
 
 
 WORDS = st.one_of(
-    st.sampled_from([*SPELLINGS, *foreign.IGNORED, *foreign.LATER, *foreign.UNSUPPORTED]),
+    st.sampled_from([*SPELLINGS, *foreign.IGNORED, *foreign.UNSUPPORTED]),
     st.sampled_from(["bench", "inspect", "models", "-h", "--", "-", "=", "--=", "-fa", "on", "\0"]),
     st.text(max_size=8),
     st.text(max_size=6).map("-".__add__),

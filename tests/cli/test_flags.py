@@ -18,8 +18,10 @@ from turbodflash_cli.argv import ROOT
 from turbodflash_cli.flags import (
     ComputeFlags,
     ContextFlags,
+    DraftFlags,
     Flag,
     ModelFlags,
+    NgramFlags,
     OutputFlags,
     PromptFlags,
     ReasoningFlags,
@@ -32,12 +34,14 @@ from turbodflash_engine import BadUsage, SampleOptions, SayOptions
 
 GROUPS = (
     ModelFlags,
+    DraftFlags,
     PromptFlags,
     SamplingFlags,
     ContextFlags,
     ComputeFlags,
     ReasoningFlags,
     OutputFlags,
+    NgramFlags,
 )
 FLAGS = [(name, flag) for group in GROUPS for name, flag in flags_of(group)]
 SWITCHES = [(name, flag) for name, flag in FLAGS if not flag.takes_value]
@@ -48,6 +52,28 @@ READ: dict[str, list[tuple[str, Any]]] = {
     "hf_repo": [("user/repo:q4_0", "user/repo:q4_0")],
     "hf_file": [("x.gguf", "x.gguf")],
     "hf_token": [("hf_x", "hf_x")],
+    "draft_model": [("d.gguf", Path("d.gguf"))],
+    "draft_hf_repo": [("user/draft", "user/draft")],
+    "spec_type": [
+        ("draft-dflash", ("draft-dflash",)),
+        ("NGRAM-mod, none,", ("ngram-mod", "none")),
+    ],
+    "n_max": [("16", 16), ("0", 0)],
+    "n_min": [("3", 3)],
+    "p_min": [("0.75", 0.75), ("0", 0.0)],
+    "p_split": [("0.1", 0.1)],
+    "width": [("auto", -1), ("-1", -1), ("8", 8), ("0", 0)],
+    "tree": [("16", 16)],
+    "inject": [("deferred", "deferred"), ("1", "deferred"), ("0", "immediate"), ("AUTO", "auto")],
+    "draft_context": [("0", 0), ("4k", 4096)],
+    "draft_threads": [("-1", -1), ("2", 2)],
+    "draft_threads_batch": [("4", 4)],
+    "draft_gpu_layers": [("auto", "auto"), ("0", "0")],
+    "draft_cache_type_k": [("f16", "f16")],
+    "draft_cache_type_v": [("F32", "f32")],
+    "synth_len": [("4", 4.0), ("1.5", 1.5)],
+    "synth_rates": [("0.8,0.5", (0.8, 0.5)), ("1", (1.0,))],
+    **{name: [("3", 3)] for name, _ in flags_of(NgramFlags)},
     "prompt": [("-n", "-n"), ("", "")],
     "file": [("-", Path("-"))],
     "max_tokens": [("-1", -1), ("-2", -2), ("0", 0), ("256", 256)],
@@ -129,6 +155,23 @@ REFUSED = [
     (["--gpu-layers", "all"], "--gpu-layers all asks for a GPU"),
     (["-ngl", "many"], "-ngl takes a whole number, not 'many'."),
     (["-dev", "CUDA0"], "there is no device 'CUDA0'; this version computes on the CPU."),
+    (["--spec-type", "dflash"], "no type of drafting named 'dflash'"),
+    (["--spec-type", ","], "--spec-type takes types of drafting, not ','."),
+    (["--spec-type", "draft-mtp"], "--spec-type draft-mtp is not available in this version."),
+    (["--spec-draft-n-max", "-1"], "--spec-draft-n-max takes a whole number of at least 0, not"),
+    (["--spec-draft-n-min", "-1"], "--spec-draft-n-min takes a whole number of at least 0, not"),
+    (["--spec-draft-p-min", "1.5"], "--spec-draft-p-min takes a number from 0 to 1, not 1.5."),
+    (["--spec-width", "wide"], "--spec-width takes auto or a whole number, not 'wide'."),
+    (["--spec-width", "-2"], "--spec-width takes auto or a whole number, not '-2'."),
+    (["--spec-tree", "-1"], "--spec-tree takes a whole number of at least 0, not -1."),
+    (["--dflash-inject", "2"], "--dflash-inject takes auto, deferred or immediate, not '2'."),
+    (["-cd", "-1"], "-cd takes a whole number of at least 0, not -1."),
+    (["-ctkd", "q8_0"], "-ctkd q8_0 is not available in this version"),
+    (["-ngld", "99"], "-ngld 99 asks for a GPU; this version computes on the CPU."),
+    (["--spec-synth-len", "0.5"], "--spec-synth-len takes a number of at least 1, not 0.5."),
+    (["--spec-synth-rates", "0.5,x"], "--spec-synth-rates takes a number, not 'x'."),
+    (["--spec-synth-rates", "0.5,0.6"], "--spec-synth-rates 0.5,0.6: a rate is larger than the"),
+    (["--spec-ngram-mod-n-max", "0"], "--spec-ngram-mod-n-max takes a whole number from 1 to 1024"),
     (["-s", "-2"], "-s takes a whole number from -1 to 4294967295, not -2."),
     (["--temp", "nan"], "--temp takes a number, not 'nan'."),
     (["--temp", "inf"], "--temp takes a number, not 'inf'."),
@@ -173,7 +216,7 @@ def parsed(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
 def test_every_option_is_read(name: str, flag: Flag, parsed: Callable[..., Any]) -> None:
     cases = READ[name] if flag.takes_value else [("", True)]
     for written, meant in cases:
-        for spelling in flag.names:
+        for spelling in (*flag.names, *flag.former):
             argv = [spelling, written] if flag.takes_value else [spelling]
             wanted = (meant,) if flag.many else meant
             assert parsed(*argv)[name] == wanted
@@ -225,8 +268,10 @@ class TestEnvironment:
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
         written, meant = READ[name][0] if flag.takes_value else ("1", True)
-        monkeypatch.setenv(flag.env, written)
-        assert parsed()[name] == meant
+        for variable in flag.variables:
+            with monkeypatch.context() as alone:
+                alone.setenv(variable, written)
+                assert parsed()[name] == ((meant,) if flag.many else meant)
 
     def test_the_option_beats_the_variable_and_says_so(
         self, program: Program, monkeypatch: pytest.MonkeyPatch

@@ -7,7 +7,7 @@ postponed annotations: they are read when the program starts.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, ClassVar, NamedTuple
 
 from turbodflash_cli.flags.values import text
@@ -22,8 +22,9 @@ class Flag(NamedTuple):
     metavar: what stands for the value in the help; empty for a switch, which takes none.
     parse: (spelling, written value) -> value; raises BadUsage.
     off: spellings that switch it off.
-    env: environment variable that is read when the option is absent.
+    env: environment variable that is read when the option is absent; former_env: after it.
     default: what holds without the option, in words for the help.
+    former: spellings of old that still work, with a note; the help does not name them.
     bare: the value meant when the option stands alone; empty = a value must follow.
     choices: what the value may be, for completion.
     many: may be given more than once; the values add up.
@@ -35,7 +36,9 @@ class Flag(NamedTuple):
     metavar: str = ""
     parse: Parse = text
     off: tuple[str, ...] = ()
+    former: tuple[str, ...] = ()
     env: str = ""
+    former_env: str = ""
     default: str = ""
     bare: str = ""
     choices: tuple[str, ...] = ()
@@ -46,6 +49,11 @@ class Flag(NamedTuple):
     def takes_value(self) -> bool:
         """Whether a value follows the option."""
         return bool(self.metavar)
+
+    @property
+    def variables(self) -> list[str]:
+        """Environment variables, in the order they are asked."""
+        return [name for name in (self.env, self.former_env) if name]
 
     @property
     def canonical(self) -> str:
@@ -66,10 +74,12 @@ def flag(*names: str, help: str, **more: Any) -> Flag:
 class Group:
     """A few options that belong together; `panel` is their heading in the help.
 
+    typed: field -> spelling, of those that stood on the command line itself.
     Not a dataclass: a hundred fields would cost a tenth of the time that `--help` may take.
     """
 
     panel: ClassVar[str]
+    typed: Mapping[str, str] = {}
 
     def __init__(self, **given: Any) -> None:
         """given: values by field; what is missing keeps its default."""

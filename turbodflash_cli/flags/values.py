@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from turbodflash_engine import BadUsage
+from turbodflash_engine import SPEC_TYPES, BadUsage, Unknown
 
 ON = ("on", "enabled", "true", "1", "yes")
 OFF = ("off", "disabled", "false", "0", "no")
@@ -99,6 +100,31 @@ def choice(*known: str) -> Callable[[str, str], str]:
         return word
 
     return read
+
+
+def spec_types(name: str, written: str) -> tuple[str, ...]:
+    """Types of drafting, separated by commas; `none` is one of them."""
+    known = ("none", *SPEC_TYPES)
+    kinds = tuple(word.strip().lower() for word in written.split(",") if word.strip())
+    if not kinds:
+        raise BadUsage(f"{name} takes types of drafting, not {written!r}.", hint=", ".join(known))
+    for kind in kinds:
+        if kind == "draft-mtp":
+            raise BadUsage(f"{name} draft-mtp is not available in this version.")
+        if kind not in known:
+            raise Unknown("type of drafting", kind, known)
+    return kinds
+
+
+def rates(name: str, written: str) -> tuple[float, ...]:
+    """Probabilities by commas, none larger than the one before it."""
+    values = tuple(number(low=0, high=1)(name, each) for each in written.split(","))
+    if any(after > before for before, after in itertools.pairwise(values)):
+        raise BadUsage(
+            f"{name} {written}: a rate is larger than the one before it.",
+            hint="each is the share of steps that accept at least so many tokens",
+        )
+    return values
 
 
 def on_off(name: str, written: str) -> bool:
