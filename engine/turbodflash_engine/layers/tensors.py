@@ -131,6 +131,10 @@ class Tensors:
 
         return Part(weight_type.format, len(data), decode)
 
+    def shape(self, name: str) -> Shape:
+        """In the file's order, the row length first."""
+        return self._infos[name].shape
+
     def vector(self, name: str) -> NDArray[np.float32]:
         """A tensor of one dimension, f32[n]."""
         part = self.part(name)

@@ -19,6 +19,6 @@ def bind(
     device: ReferenceDevice, *, table: ReferenceWeight, scale: float
 ) -> Callable[[NDArray[np.int32]], NDArray[Any]]:
     def embed(tokens: NDArray[np.int32]) -> NDArray[Any]:
-        return table.values[tokens].astype(device.precision) * device.precision(scale)
+        return table.values[tokens.reshape(-1)].astype(device.precision) * device.precision(scale)
 
     return embed

@@ -1,0 +1,1 @@
+"""What drafts of whole blocks are built of."""

@@ -1,0 +1,157 @@
+"""One pass over a block of masked tokens, which see each other and all of the text."""
+
+from __future__ import annotations
+
+from turbodflash_engine.drafters._block.config import BlockConfig, Convolution
+from turbodflash_engine.drafters._block.context import Context
+from turbodflash_engine.drafters._block.words import Words
+from turbodflash_engine.layers.tensors import Tensors
+from turbodflash_kernels.device import KV, Device
+from turbodflash_kernels.op import Array, Gated, RmsNorm, Rope
+
+
+class Backbone:
+    """Embedding and layers. Keys and values of the block land after those of the text."""
+
+    def __init__(
+        self,
+        device: Device,
+        tensors: Tensors,
+        config: BlockConfig,
+        rope: Rope,
+        words: Words,
+        context: Context,
+    ) -> None:
+        self._embed = device.bind("embed", table=words.embedding, scale=config.embedding_scale)
+        self._layers = []
+        for index, kv in enumerate(context.memory):
+            attention = _Attention(device, tensors, config, index, kv, rope)
+            self._layers.append((attention, _Mlp(device, tensors, config, index)))
+
+    def __call__(self, tokens: Array, positions: Array) -> Array:
+        """i32[n] each -> f32[n, width], not normed yet."""
+        x = self._embed(tokens)
+        for attention, mlp in self._layers:
+            x = mlp(attention(x, positions))
+        return x
+
+
+class _Attention:
+    def __init__(
+        self,
+        device: Device,
+        tensors: Tensors,
+        config: BlockConfig,
+        index: int,
+        kv: KV,
+        rope: Rope,
+    ) -> None:
+        prefix, width = f"blk.{index}.", config.width
+        inner = config.heads * config.head_dim
+        shape = {"heads": config.heads, "kv_heads": config.kv_heads, "head_dim": config.head_dim}
+        norm = norm_of(device, tensors, f"{prefix}attn_norm", config)
+        self._conv = _conv(device, tensors, f"{prefix}attn", config, norm)
+        self._qkv = device.bind(
+            "linear",
+            weight=device.pack([tensors.part(f"{prefix}attn_{x}.weight") for x in "qkv"], width),
+            prologue=None if self._conv else norm,
+            bias=None,
+        )
+        self._store = device.bind(
+            "rope_store",
+            kv=kv,
+            **shape,
+            rope=rope,
+            q_norm=norm_of(device, tensors, f"{prefix}attn_q_norm", config),
+            k_norm=norm_of(device, tensors, f"{prefix}attn_k_norm", config),
+        )
+        sinks = f"{prefix}attn_sinks.weight"
+        self._attend = device.bind(
+            "attend",
+            kv=kv,
+            **shape,
+            scale=config.scale,
+            causal=config.causal,
+            window=config.windows[index],
+            sinks=device.upload(tensors.vector(sinks)) if sinks in tensors else None,
+        )
+        output = device.pack([tensors.part(f"{prefix}attn_output.weight")], inner)
+        self._output = device.bind("linear", weight=output, prologue=None, bias=None)
+
+    def __call__(self, x: Array, positions: Array) -> Array:
+        if self._conv is None:
+            return self._output(self._mixed(x, positions), x)
+        h, dynamic = self._conv.before(x)
+        return self._conv.after(self._output(self._mixed(h, positions)), dynamic, x)
+
+    def _mixed(self, x: Array, positions: Array) -> Array:
+        return self._attend(self._store(self._qkv(x), positions), positions)
+
+
+class _Mlp:
+    def __init__(self, device: Device, tensors: Tensors, config: BlockConfig, index: int) -> None:
+        prefix = f"blk.{index}.ffn"
+        norm = norm_of(device, tensors, f"{prefix}_norm", config)
+        self._conv = _conv(device, tensors, prefix, config, norm)
+        gate_up = [tensors.part(f"{prefix}_{name}.weight") for name in ("gate", "up")]
+        self._gate_up = device.bind(
+            "linear",
+            weight=device.pack(gate_up, config.width),
+            prologue=None if self._conv else norm,
+            bias=None,
+        )
+        self._down = device.bind(
+            "linear",
+            weight=device.pack([tensors.part(f"{prefix}_down.weight")], config.hidden),
+            prologue=Gated(config.activation),
+            bias=None,
+        )
+
+    def __call__(self, x: Array) -> Array:
+        if self._conv is None:
+            return self._down(self._gate_up(x), x)
+        h, dynamic = self._conv.before(x)
+        return self._conv.after(self._down(self._gate_up(h)), dynamic, x)
+
+
+class _Conv:
+    """DFlash2's convolutions before and after a branch, over the rows of the block alone."""
+
+    def __init__(
+        self,
+        device: Device,
+        tensors: Tensors,
+        prefix: str,
+        norm: RmsNorm,
+        width: int,
+        shape: Convolution,
+    ) -> None:
+        self._norm = device.bind("join", norms=(norm,))
+        weight = device.pack([tensors.part(f"{prefix}_conv_proj.weight")], width)
+        self._dynamic = device.bind("linear", weight=weight, prologue=None, bias=None)
+        sides = tensors.vector(f"{prefix}_conv_base").reshape(2, shape.taps, width)
+        self._before, self._after = (
+            device.bind("tap_conv", base=device.upload(base), group=shape.group) for base in sides
+        )
+        self._half = shape.taps * (width // shape.group)
+
+    def before(self, x: Array) -> tuple[Array, Array]:
+        """What enters the branch, and taps made from the normed input, for both sides."""
+        h = self._norm(x)
+        dynamic = self._dynamic(h)
+        return self._before(h, dynamic[:, : self._half]), dynamic
+
+    def after(self, y: Array, dynamic: Array, residual: Array) -> Array:
+        return self._after(y, dynamic[:, self._half :], residual)
+
+
+def norm_of(device: Device, tensors: Tensors, name: str, config: BlockConfig) -> RmsNorm:
+    return RmsNorm(device.upload(tensors.vector(f"{name}.weight")), config.eps)
+
+
+def _conv(
+    device: Device, tensors: Tensors, prefix: str, config: BlockConfig, norm: RmsNorm
+) -> _Conv | None:
+    if config.convolution is None:
+        return None
+    return _Conv(device, tensors, prefix, norm, config.width, config.convolution)

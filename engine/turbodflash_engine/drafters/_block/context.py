@@ -1,0 +1,103 @@
+"""What a block draft knows of the text so far, and which of it still waits to be stored."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from turbodflash_engine.drafters._block.config import BlockConfig
+from turbodflash_engine.drafters._block.injection import Injection
+from turbodflash_engine.layers.tensors import Tensors
+from turbodflash_engine.models._base import CachePlan
+from turbodflash_kernels.device import Device
+from turbodflash_kernels.op import Array, Rope
+
+STASH = 64  # rows that wait at most; more are stored at once
+KEPT_WINDOWS = 2
+"""Sliding layers store so many windows before the end of a prompt: one is seen from there, the rest
+is for a text that is cut back later."""
+
+
+class Context:
+    """Keys and values of the draft's layers at every position that was observed.
+
+    Rows wait until something is drafted or many have come, so that plain decoding is hardly slowed.
+    Positions that the draft's context has no room for are counted, but not remembered.
+
+    block: tokens of a draft pass, for which there is room after the last position.
+    """
+
+    def __init__(
+        self,
+        device: Device,
+        tensors: Tensors,
+        config: BlockConfig,
+        rope: Rope,
+        plan: CachePlan,
+        *,
+        block: int,
+        inject: str,
+    ) -> None:
+        size = (plan.positions + block, config.kv_heads, config.head_dim, config.head_dim)
+        formats = (plan.format_k, plan.format_v)
+        self.memory = tuple(device.kv(*formats, *size) for _ in range(config.layers))
+        self._injection = Injection(device, tensors, config, rope, self.memory)
+        self._capacity, self._window = plan.positions, max(config.windows)
+        self._stash = 1 if inject == "immediate" else STASH
+        self.length = 0
+        self._first = self._waiting = 0  # position of the first row that waits, and how many do
+        self._needed = 0  # sliding layers need no row before this position
+        self._hole = 0  # and may miss rows before this one
+
+    @property
+    def nbytes(self) -> int:
+        return sum(kv.nbytes for kv in self.memory) + self._injection.nbytes
+
+    @property
+    def complete(self) -> bool:
+        """Whether all is there that a block after the last position looks at."""
+        seen_from = self.length + 1 - self._window if self._window else 0
+        return self.length <= self._capacity and self._hole <= max(seen_from, 0)
+
+    def observe(self, positions: range, taps: Sequence[Array], coming: int) -> None:
+        """These positions, the next ones, have these rows [n, width] of each tap."""
+        if positions.start != self.length:
+            raise ValueError(f"position {positions.start} observed after {self.length} others")
+        self.length = positions.stop
+        if self._window:
+            self._needed = positions.stop + coming - KEPT_WINDOWS * self._window
+        count = min(positions.stop, self._capacity) - positions.start
+        if count <= 0:
+            return
+        if self._injection.all_slide and positions.stop <= self._needed:
+            self._skip(positions.stop)
+            return
+        self._injection.hold(self._waiting, taps, count)
+        self._waiting += count
+        if self._waiting >= self._stash:
+            self.store()
+
+    def store(self) -> None:
+        """Leave no row waiting."""
+        unneeded = min(max(self._needed - self._first, 0), self._waiting)
+        if unneeded:
+            self._hole = self._first + unneeded
+            if not self._injection.all_slide:
+                self._injection.run(0, unneeded, self._first, sliding=False)
+        if unneeded < self._waiting:
+            position = self._first + unneeded
+            self._injection.run(unneeded, self._waiting, position, sliding=True)
+        self._first, self._waiting = self._first + self._waiting, 0
+
+    def truncate(self, length: int) -> None:
+        """Only the first `length` positions were observed."""
+        if length >= self.length:
+            return
+        self.length = length
+        self._waiting = max(min(self._waiting, length - self._first), 0)
+        self._first, self._hole = min(self._first, length), min(self._hole, length)
+        if self._window:
+            self._needed = min(self._needed, length - KEPT_WINDOWS * self._window)
+
+    def _skip(self, position: int) -> None:
+        """No layer will look at what comes before this position."""
+        self._first, self._waiting, self._hole = position, 0, position

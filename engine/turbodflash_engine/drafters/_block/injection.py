@@ -1,0 +1,131 @@
+"""From rows of the model to keys and values of the draft, for all layers at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from turbodflash_engine.drafters._block.config import BlockConfig
+from turbodflash_engine.layers.steps import Steps
+from turbodflash_engine.layers.tensors import Tensors
+from turbodflash_kernels.device import KV, Device
+from turbodflash_kernels.op import Array, RmsNorm, Rope
+
+ROOM = 64  # rows; the buffer grows by so many
+
+_Key = tuple[int, int, bool]  # first row, row after the last, whether sliding layers see them
+
+
+class Injection:
+    """A buffer of rows that wait, and the step that stores what the draft knows of them.
+
+    The model's taps hold only until something is run, so rows are copied when they come: each tap
+    into its columns, which puts them side by side.
+    """
+
+    def __init__(
+        self,
+        device: Device,
+        tensors: Tensors,
+        config: BlockConfig,
+        rope: Rope,
+        memory: Sequence[KV],
+    ) -> None:
+        self._device, self._width, self._fused = device, config.width, config.fused
+        fusion = device.pack([tensors.part(config.dialect.fusion)], config.fused)
+        self._fuse = device.bind("linear", weight=fusion, prologue=None, bias=None)
+        weight = device.upload(tensors.vector(config.dialect.fusion_norm))
+        norm = RmsNorm(weight, config.eps)
+        groups = [
+            _Layers(device, tensors, config, rope, norm, chosen)
+            for slides in (False, True)
+            if (
+                chosen := {
+                    layer: memory[layer]
+                    for layer, window in enumerate(config.windows)
+                    if bool(window) == slides
+                }
+            )
+        ]
+        self._all, self._full = groups, [] if all(config.windows) else groups[:1]
+        self._steps: Steps[_Key, None]
+        self._rows = self._room(ROOM)
+
+    @property
+    def nbytes(self) -> int:
+        rows, columns = self._rows.shape
+        return 4 * rows * columns
+
+    @property
+    def all_slide(self) -> bool:
+        """Whether no layer looks back to the beginning."""
+        return not self._full
+
+    def hold(self, at: int, taps: Sequence[Array], count: int) -> None:
+        """The first `count` rows of the taps wait as rows `at` and on; those before it stay."""
+        if at + count > self._rows.shape[0]:
+            grown = self._room(at + count)
+            if at:
+                self._device.copy(grown[:at], self._rows[:at])
+            self._rows = grown
+        for index, tap in enumerate(taps):
+            columns = self._rows[:, index * self._width : (index + 1) * self._width]
+            self._device.copy(columns[at : at + count], tap[:count])
+
+    def run(self, start: int, stop: int, position: int, *, sliding: bool) -> None:
+        """Store rows start..stop-1, which stand at `position` and on, in the full layers.
+
+        sliding: and in those that look back only so far.
+        """
+        positions = np.arange(position, position + stop - start, dtype=np.int32)
+        self._steps((start, stop, sliding), positions)
+
+    def _step(self, key: _Key, positions: Array) -> None:
+        start, stop, sliding = key
+        fused = self._fuse(self._rows[start:stop])
+        for layers in self._all if sliding else self._full:
+            layers(fused, positions)
+
+    def _room(self, rows: int) -> Array:
+        """An empty buffer of so many rows at least; steps that name another are forgotten."""
+        self._steps = Steps(self._device, self._step)
+        return self._device.empty((-(-rows // ROOM) * ROOM, self._fused), np.float32)
+
+
+class _Layers:
+    """The key and value projections of some layers as one matrix."""
+
+    def __init__(
+        self,
+        device: Device,
+        tensors: Tensors,
+        config: BlockConfig,
+        rope: Rope,
+        norm: RmsNorm,
+        memory: dict[int, KV],
+    ) -> None:
+        names = [f"blk.{layer}.attn_{kind}.weight" for layer in memory for kind in "kv"]
+        weight = device.pack([tensors.part(name) for name in names], config.width)
+        self._project = device.bind("linear", weight=weight, prologue=norm, bias=None)
+        self._columns = 2 * config.kv_width
+        self._store = []
+        for layer, kv in memory.items():
+            head_norm = device.upload(tensors.vector(f"blk.{layer}.attn_k_norm.weight"))
+            store = device.bind(
+                "rope_store",
+                kv=kv,
+                heads=0,
+                kv_heads=config.kv_heads,
+                head_dim=config.head_dim,
+                rope=rope,
+                k_norm=RmsNorm(head_norm, config.eps),
+            )
+            self._store.append(store)
+
+    def __call__(self, fused: Array, positions: Array) -> None:
+        """fused f32[n, width], not normed yet."""
+        rows = self._project(fused)
+        for index, store in enumerate(self._store):
+            first = index * self._columns
+            store(rows[:, first : first + self._columns], positions)

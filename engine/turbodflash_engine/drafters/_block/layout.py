@@ -1,0 +1,75 @@
+"""The tensors of a block draft, and those that make it a form that is not supported."""
+
+from __future__ import annotations
+
+from collections.abc import Container
+
+from turbodflash_engine.drafters._block.config import ANOTHER, BlockConfig
+from turbodflash_engine.errors import BadModel
+from turbodflash_engine.layers.tensors import ANY, Layout
+
+NORM = "output_norm.weight"
+EMBEDDING, HEAD, HEAD_TOKENS = "token_embd.weight", "output.weight", "d2t"
+DIVISORS = "rope_freqs.weight"
+
+FOREIGN = {
+    "post_attention_norm.weight": "norms after attention",
+    "post_ffw_norm.weight": "norms after its MLP",
+    "layer_output_scale.weight": "scaled layers",
+}
+
+
+def block_layout(config: BlockConfig, present: Container[str]) -> Layout:
+    """What every block draft has. Embedding and head are the model's where the file has none."""
+    _refuse(config, present)
+    width = config.width
+    layout = Layout(
+        {
+            config.dialect.fusion: (config.fused, width),
+            config.dialect.fusion_norm: (width,),
+            NORM: (width,),
+        },
+        {EMBEDDING: (width, ANY), HEAD: (width, ANY), DIVISORS: (config.n_rot // 2,)},
+        {HEAD_TOKENS: (ANY,)},
+    )
+    for layer in range(config.layers):
+        layout.add(_layer_layout(f"blk.{layer}.", config))
+    return layout
+
+
+def _layer_layout(prefix: str, config: BlockConfig) -> Layout:
+    width, hidden, inner = config.width, config.hidden, config.heads * config.head_dim
+    required: dict[str, tuple[int, ...]] = {
+        "attn_norm.weight": (width,),
+        "attn_q.weight": (width, inner),
+        "attn_k.weight": (width, config.kv_width),
+        "attn_v.weight": (width, config.kv_width),
+        "attn_output.weight": (inner, width),
+        "attn_q_norm.weight": (config.head_dim,),
+        "attn_k_norm.weight": (config.head_dim,),
+        "ffn_norm.weight": (width,),
+        "ffn_gate.weight": (width, hidden),
+        "ffn_up.weight": (width, hidden),
+        "ffn_down.weight": (hidden, width),
+    }
+    if config.convolution is not None:
+        taps, group = config.convolution
+        for branch in ("attn", "ffn"):
+            required[f"{branch}_conv_base"] = (width, taps, 2)
+            required[f"{branch}_conv_proj.weight"] = (width, 2 * taps * (width // group))
+    return Layout(
+        {prefix + name: shape for name, shape in required.items()},
+        {prefix + "attn_sinks.weight": (config.heads,)},
+    )
+
+
+def _refuse(config: BlockConfig, present: Container[str]) -> None:
+    found = [what for name, what in FOREIGN.items() if f"blk.0.{name}" in present]
+    if "blk.0.attn_v.weight" not in present and "blk.0.attn_k.weight" in present:
+        found.insert(0, "values that are its keys")
+    if found:
+        raise BadModel(
+            f"'{config.source}' is a draft with {' and '.join(found)}, as made for Gemma, "
+            "which is not supported yet",
+            hint=ANOTHER,
+        )

@@ -1,0 +1,92 @@
+"""DFlash: a block of masks after the last token, each filled in from the model's residual rows.
+
+DFlash2 is the same with convolutions in its layers and a selector over its best candidates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container
+
+import numpy as np
+from numpy.typing import NDArray
+
+from turbodflash_engine.drafters._base import Draft, Drafter, FileKind, Setting
+from turbodflash_engine.drafters._block.config import BlockConfig, check_block, read_block
+from turbodflash_engine.drafters._block.dialects import ARCHITECTURES
+from turbodflash_engine.drafters._block.drafter import BlockDrafter
+from turbodflash_engine.drafters._block.guesses import draft_of, log_softmax, probabilities
+from turbodflash_engine.drafters._block.layout import block_layout
+from turbodflash_engine.drafters._block.selector import Selection, selector_layout
+from turbodflash_engine.layers.steps import Steps
+from turbodflash_engine.layers.tensors import Layout, Tensors
+from turbodflash_engine.metadata import Metadata
+from turbodflash_kernels.op import Array
+
+Ids = NDArray[np.int32]
+
+
+class Dflash(BlockDrafter):
+    """Row i of the block predicts its position i; row 0 is the last token itself."""
+
+    name = "draft-dflash"
+
+    def __init__(self, config: BlockConfig, tensors: Tensors, setting: Setting) -> None:
+        super().__init__(config, tensors, setting, anchor_predicts=False)
+        self._best = setting.device.bind("largest", count=self._among)
+        self._device = setting.device
+        self._steps: Steps[int, tuple[Array, Array]] = Steps(setting.device, self._pass)
+
+    def _pass(self, key: int, tokens: Array, positions: Array) -> tuple[Array, Array]:
+        return self._best(self._head(self._backbone(tokens, positions)[1:]))
+
+    def _guess(self, tokens: Ids, positions: Ids, count: int) -> Draft:
+        values, rows = self._steps(self._block, tokens, positions)
+        log_probs = log_softmax(self._device.read(values)[:count])
+        best = self._words.tokens(self._device.read(rows)[:count])
+        return draft_of(best, log_probs, probabilities(log_probs), self._options.p_min)
+
+
+class Dflash2(BlockDrafter):
+    """The best few of each row, and the path through them that a table of pairs likes best."""
+
+    name = "draft-dflash"
+
+    def __init__(self, config: BlockConfig, tensors: Tensors, setting: Setting) -> None:
+        super().__init__(config, tensors, setting, anchor_predicts=False)
+        assert config.selector is not None
+        top = min(config.selector.top, self._words.head.rows)
+        self._best = setting.device.bind("largest", count=top)
+        self._selection = Selection(setting.device, tensors, config, self._norm, self._words, top)
+        self._device = setting.device
+        self._steps: Steps[int, tuple[Array, ...]] = Steps(setting.device, self._pass)
+
+    def _pass(self, key: int, tokens: Array, positions: Array) -> tuple[Array, ...]:
+        x = self._backbone(tokens, positions)[1:]
+        return (*self._best(self._head(x)), self._selection.gate(x))
+
+    def _guess(self, tokens: Ids, positions: Ids, count: int) -> Draft:
+        values, rows, gates = self._steps(self._block, tokens, positions)
+        candidates = self._words.tokens(self._device.read(rows))
+        logits, gate = self._device.read(values).copy(), self._device.read(gates).copy()
+        lattice = self._selection.lattice(int(tokens[0]), candidates, logits, gate)
+        best, log_probs = self._selection.walk(candidates[:count], lattice[:count])
+        draft = draft_of(best, log_probs, probabilities(log_probs), self._options.p_min)
+        return draft if self._options.tree else Draft(draft.tokens)
+
+
+def claims(metadata: Metadata, names: Container[str]) -> bool:
+    return metadata.architecture in ARCHITECTURES and "markov_w1.weight" not in names
+
+
+def layout(config: BlockConfig, present: Container[str]) -> Layout:
+    wanted = block_layout(config, present)
+    wanted.add(selector_layout(config, present))
+    return wanted
+
+
+def build(config: BlockConfig, tensors: Tensors, setting: Setting) -> Drafter:
+    kind = Dflash2 if config.selector is not None else Dflash
+    return kind(config, tensors, setting)
+
+
+PLUGIN = FileKind(claims, read_block, check_block, layout, build)
