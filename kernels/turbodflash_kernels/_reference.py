@@ -9,7 +9,7 @@ from typing import Any, ClassVar, TypeVar
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from turbodflash_kernels.device import Device
+from turbodflash_kernels.device import Device, moves
 from turbodflash_kernels.errors import NoKernel
 from turbodflash_kernels.op import Part
 from turbodflash_kernels.planar import Format, dequantize
@@ -51,6 +51,10 @@ class ReferenceKV:
 
     def read(self, start: int, stop: int) -> tuple[NDArray[Any], NDArray[Any]]:
         return self.k[start:stop].copy(), self.v[start:stop].copy()
+
+    def move(self, sources: Sequence[int], to: int) -> None:
+        taken, given = moves(sources, to)
+        self.k[given], self.v[given] = self.k[taken], self.v[taken]
 
 
 class ReferenceDevice(Device):

@@ -44,6 +44,23 @@ class KV(Protocol):
         """What slots start..stop-1 hold: K and V, each float [stop - start, kv_heads, head_dim]."""
         ...
 
+    def move(self, sources: Sequence[int], to: int) -> None:
+        """Slots to, to + 1, ... become what the sources held, after all work recorded before.
+
+        sources: ascending, with sources[i] >= to + i; else ValueError.
+        """
+        ...
+
+
+def moves(sources: Sequence[int], to: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """For `KV.move`: the slots that change their place, and where they go."""
+    taken = np.asarray(sources, np.intp)
+    given = to + np.arange(len(taken))
+    if to < 0 or np.any(taken[1:] <= taken[:-1]) or np.any(taken < given):
+        raise ValueError(f"slots {list(sources)} cannot close up from slot {to} on")
+    moved = taken != given
+    return taken[moved], given[moved]
+
 
 class Probe(Protocol):
     """Measures what a device could do at best, right now."""

@@ -6,7 +6,7 @@ V: [kv_heads, positions, head_dim]. Both in chunks of 128 positions, the unit of
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from turbodflash_kernels._cpu.team import aligned
+from turbodflash_kernels.device import moves
 from turbodflash_kernels.errors import NoKernel
 
 CHUNK = 128
@@ -44,6 +45,14 @@ class CpuKV:
         heads, blocks, head_dim, lanes = self.k.shape
         k = self.k.transpose(1, 3, 0, 2).reshape(blocks * lanes, heads, head_dim)
         return k[start:stop].copy(), self.v.transpose(1, 0, 2)[start:stop].copy()
+
+    def move(self, sources: Sequence[int], to: int) -> None:
+        """As KV.move."""
+        taken, given = moves(sources, to)
+        self.flush()
+        k = self.k.transpose(1, 3, 0, 2)  # [positions / 16, 16, kv_heads, head_dim]
+        k[given // 16, given % 16] = k[taken // 16, taken % 16]
+        self.v[:, given] = self.v[:, taken]
 
 
 def make(

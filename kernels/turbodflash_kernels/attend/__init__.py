@@ -1,7 +1,19 @@
-"""attend: causal attention over a cache.
+"""attend: attention over a cache.
 
-bind(kv: KV, heads: int, kv_heads: int, head_dim: int, scale: float)
-call(q: f32[n, heads * head_dim], positions: int32[n]) -> f32[n, heads * head_dim]
-Row r sees the keys of slots 0..positions[r]; query head h uses key head h // (heads / kv_heads).
-result = softmax(scale * q . k) v
+bind(kv: KV, heads: int, kv_heads: int, head_dim: int, scale: float, causal: bool = True,
+     window: int = 0, sinks: f32[heads] | None = None)
+call(q: f32[n, heads * head_dim], positions: int32[n], parents: int32[n] | None = None)
+    -> f32[n, heads * head_dim]
+result = softmax(scale * q . k) v; query head h uses key head h // (heads / kv_heads).
+
+The row at position p sees the keys of slots
+    causal       0..p
+    not causal   0..max(positions): the rows of the call see all of each other
+    window > 0   of those, only slots p0 with p - p0 < window: nothing that follows p is hidden.
+sinks: one logit more per head in the softmax, with a value of zero.
+
+parents: the rows are a tree. Row 0 is its root, with parent -1; the parent of row r is a row before
+it and positions[r] = positions[parent] + 1. K and V of row r lie in slot positions[0] + r. A row
+sees the slots before positions[0], its ancestors and itself, each at its position: the result has
+the very bits that a pass of these tokens alone, as a chain, would give. Causal only.
 """

@@ -1,4 +1,5 @@
-"""The sweep of the op: contexts around tile edges, head groups, head sizes, both cache types."""
+"""The sweep of the op: contexts around tile edges, head groups, head sizes, both cache types,
+windows, sinks, blocks and trees."""
 
 from __future__ import annotations
 
@@ -7,15 +8,22 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from turbodflash_kernels.cases import Values, normal
 from turbodflash_kernels.device import KV, Device
 from turbodflash_kernels.op import Rope
 
+MOST_ROWS = 128
+
 
 @dataclass(frozen=True)
 class Case:
-    """context: keys that the first row sees."""
+    """context: keys that the first row sees.
+
+    block, tree: rows that the op is called with. They depend on each other: a row of the case is a
+    whole block or tree, at the next position.
+    """
 
     rows: int
     context: int
@@ -23,27 +31,59 @@ class Case:
     kv_heads: int
     head_dim: int
     format: str = "f16"
+    window: int = 0
+    sinks: bool = False
+    block: int = 0
+    tree: int = 0
     lossy_weights: bool = False
 
     def __str__(self) -> str:
         shape = f"{self.heads}h{self.kv_heads}x{self.head_dim}"
-        return f"{self.rows}@{self.context}-{shape}-{self.format}"
+        numbers = {"window": self.window, "block": self.block, "tree": self.tree}
+        extras = [f"{name}{number}" for name, number in numbers.items() if number]
+        extras += ["sinks"] * self.sinks
+        return "-".join([f"{self.rows}@{self.context}", shape, self.format, *extras])
 
     def inputs(self, rows: int) -> Values:
-        positions = np.arange(self.context - 1, self.context - 1 + rows, dtype=np.int32)
+        together = self.block or self.tree or 1
         # some heads nearly even, some nearly one-hot
         sharpness = np.repeat(np.linspace(0.2, 4, self.heads, dtype="f4"), self.head_dim)
-        return {
-            "q": normal(rows, self.heads * self.head_dim, 7) * sharpness,
-            "positions": positions,
-        }
+        starts = np.arange(self.context - 1, self.context - 1 + rows, dtype=np.int32)
+        values = {"q": normal(rows, together * len(sharpness), 7) * np.tile(sharpness, together)}
+        if self.tree:
+            values["parents"] = np.array([random_tree(self.tree, seed) for seed in range(rows)])
+            ahead = np.array([depths(parents) for parents in values["parents"]])
+        else:
+            ahead = np.arange(together, dtype=np.int32)
+        values["positions"] = starts[:, None] + ahead
+        return values
 
     def bind(self, device: Device) -> Callable[[Values], Values]:
-        kv = self._filled(device, self.context + 127)
-        attend = device.bind("attend", kv=kv, **self._shape(), scale=self.head_dim**-0.5)
-        return lambda values: {
-            "y": device.read(attend(*(device.upload(values[key]) for key in values)))
-        }
+        kv = self._filled(device, self.context + MOST_ROWS + self.block + self.tree)
+        sinks = np.linspace(-3, 3, self.heads, dtype=np.float32)
+        attend = device.bind(
+            "attend",
+            kv=kv,
+            **self._shape(),
+            scale=self.head_dim**-0.5,
+            causal=not self.block,
+            window=self.window,
+            sinks=device.upload(sinks) if self.sinks else None,
+        )
+
+        def call(values: Values) -> NDArray[np.float32]:
+            q = values["q"].reshape(values["positions"].size, -1)
+            rest = [device.upload(values[key]) for key in ("positions", "parents") if key in values]
+            return device.read(attend(device.upload(q), *rest))
+
+        def run(values: Values) -> Values:
+            if not self.block and not self.tree:
+                return {"y": call({**values, "positions": values["positions"][:, 0]})}
+            calls = range(len(values["q"]))
+            one = [call({key: value[i] for key, value in values.items()}) for i in calls]
+            return {"y": np.array([y.reshape(-1) for y in one])}
+
+        return run
 
     def _filled(self, device: Device, positions: int) -> KV:
         """A cache whose contents every device and precision holds exactly: nothing is rotated."""
@@ -62,6 +102,23 @@ class Case:
         return {"heads": self.heads, "kv_heads": self.kv_heads, "head_dim": self.head_dim}
 
 
+def random_tree(rows: int, seed: int) -> NDArray[np.int32]:
+    """Parents of a tree's rows: some deep, some wide."""
+    random = np.random.default_rng([seed, rows])
+    nearby = random.integers(1, 5)
+    return np.array(
+        [-1, *(random.integers(max(row - nearby, 0), row) for row in range(1, rows))], np.int32
+    )
+
+
+def depths(parents: NDArray[np.int32]) -> NDArray[np.int32]:
+    """How far from the root each row of a tree is."""
+    found = np.zeros(len(parents), np.int32)
+    for row in range(1, len(parents)):
+        found[row] = found[parents[row]] + 1
+    return found
+
+
 CONTEXTS = (1, 15, 16, 17, 63, 64, 65, 300, 700)
 
 CASES = [
@@ -71,4 +128,13 @@ CASES = [
     *(Case(rows, 17, 6, 2, 96) for rows in (1, 3, 8, 40)),
     *(Case(3, 64, 3 * kv, kv, dim) for kv in (1, 2) for dim in (16, 32, 64, 80, 96, 128)),
     *(Case(17, 300, heads, 2, 128, format) for heads in (2, 8) for format in ("f16", "f32")),
+    *(Case(rows, 250, 6, 2, 64, window=size) for rows in (1, 17) for size in (1, 20, 128, 600)),
+    *(Case(rows, 120, 4, 2, 64, "f32", window=130, sinks=True) for rows in (1, 8, 40)),
+    *(Case(rows, 300, 6, 2, 64, sinks=True) for rows in (1, 5, 17)),
+    *(Case(3, context, 6, 2, 64, block=size) for context in (1, 125) for size in (2, 8, 16)),
+    *(Case(2, 250, 4, 1, 64, "f32", block=size, sinks=True) for size in (5, 40)),
+    *(Case(2, 250, 6, 2, 64, window=size, block=16) for size in (4, 100)),
+    *(Case(3, context, 9, 3, 64, tree=17) for context in (1, 118, 300)),
+    *(Case(3, 250, 4, 2, 80, "f32", tree=size) for size in (1, 2, 32)),
+    *(Case(3, 125, 4, 1, 128, window=size, sinks=True, tree=20) for size in (3, 40, 160)),
 ]

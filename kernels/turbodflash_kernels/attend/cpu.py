@@ -1,286 +1,317 @@
-"""Kernels of `attend` for Numba.
+"""Kernels of `attend` for Numba: who computes which chunk for whom.
 
-The keys are cut at every 128th absolute position. A chunk yields, for a query, the largest score m,
-the sum l of exp(score - m) and the vector acc of exp(score - m) * V; chunks are then merged in
-order. Both ways of sharing out the work (chunks to threads for few rows, rows to threads for many)
-do exactly this arithmetic, so a row's bits do not depend on its company.
+Chunks go to threads when rows are few, rows to threads when they are many; the chunks of a tree
+that its own keys lie in go to rows. All do exactly the arithmetic of _cpu/chunk_kernels.py, in the
+same order, so a row's bits do not depend on its company.
 """
 
 from __future__ import annotations
 
 import numba
-import numpy as np
 
+from turbodflash_kernels._cpu.chunk_kernels import (
+    QUERIES,
+    SCORE_BYTES,
+    chunk_kernel,
+    clear,
+    merge,
+    write_out,
+)
 from turbodflash_kernels._cpu.kv import CHUNK, PARTIAL_EXTRA
 from turbodflash_kernels._cpu.simd import (
     load_f32,
     load_i32,
     load_i64,
-    prefetch,
+    load_u16,
     store_f32,
-    vbelow,
-    vexp,
-    vfma,
-    vload,
-    vload_f16,
-    vmax,
-    vmax_of,
-    vsplat,
-    vstore,
-    vsum,
+    store_i16,
+    store_i64,
 )
 
 inline = numba.njit(error_model="numpy")
-QUERIES = 4  # queries that share the loads of keys and values
-LOWEST = np.float32(-np.inf)
+
+# words of all kernels
+Q, Q_STRIDE, POSITIONS, N, KV_HEADS, GROUP, HEAD_DIM, SCALE = range(0, 64, 8)
+K, K_HEAD_BYTES, V, V_HEAD_BYTES, OUT, OUT_STRIDE = range(64, 112, 8)
+WINDOW, BLOCK, SINKS = range(112, 136, 8)  # BLOCK: all rows see all positions of the call
+ROWS_PER_TASK = 136
+# words of few rows; PARTIALS: float32 [kv_heads, CHUNKS, n * group, head_dim + PARTIAL_EXTRA]
+PARTIALS, CHUNKS, SPLITS, PARENTS = range(144, 176, 8)
 
 
 def build(name, *spec):
-    return {"split": split, "combine": combine, "rows": rows}[name](*spec)
+    kernels = {"split": split, "branches": branches, "combine": combine, "rows": rows}
+    return kernels[name](*spec)
 
 
 @inline
-def exp1(x):
-    return vmax_of(vexp(vsplat(x)))
+def furthest_of(args):
+    """The last position that every row sees: that of a block, else -1."""
+    furthest = -1
+    if load_i64(args + BLOCK) != 0:
+        for row in range(load_i64(args + N)):
+            furthest = max(furthest, load_i32(load_i64(args + POSITIONS) + 4 * row))
+    return furthest
 
 
 @inline
-def merge(total, partial, head_dim):
-    """total := total joined with a later chunk's partial; both [head_dim, m, l]."""
-    end = 4 * head_dim
-    m, m_new = load_f32(total + end), load_f32(partial + end)
-    highest = max(m, m_new)
-    keep, take = exp1(m - highest), exp1(m_new - highest)
-    store_f32(total + end, highest)
-    sums = load_f32(total + end + 4) * keep + load_f32(partial + end + 4) * take
-    store_f32(total + end + 4, sums)
-    for i in range(0, head_dim, 16):
-        old = vload(total + 4 * i) * vsplat(keep)
-        vstore(total + 4 * i, vfma(vload(partial + 4 * i), vsplat(take), old))
+def seen_by(args, row, furthest):
+    """The first position that a row sees, and the last."""
+    position, window = load_i32(load_i64(args + POSITIONS) + 4 * row), load_i64(args + WINDOW)
+    first = max(position + 1 - window, 0) if window > 0 else 0
+    return first, max(position, furthest)
 
 
 @inline
-def clear(total, head_dim):
-    for i in range(0, head_dim, 16):
-        vstore(total + 4 * i, vsplat(np.float32(0.0)))
-    store_f32(total + 4 * head_dim, LOWEST)
-    store_f32(total + 4 * head_dim + 4, np.float32(0.0))
+def chunks_of(args, first_row, last_row, furthest):
+    """The first chunk that one of the rows sees, and the end of them."""
+    begin, end = seen_by(args, first_row, furthest)
+    for row in range(first_row + 1, last_row):
+        first, last = seen_by(args, row, furthest)
+        begin, end = min(begin, first), max(end, last)
+    return begin // CHUNK, end // CHUNK + 1
 
 
 @inline
-def write_out(total, head_dim, out):
-    inverse = np.float32(1.0) / load_f32(total + 4 * head_dim + 4)
-    for i in range(0, head_dim, 16):
-        vstore(out + 4 * i, vload(total + 4 * i) * vsplat(inverse))
+def partial_bytes(args):
+    return 4 * (load_i64(args + HEAD_DIM) + PARTIAL_EXTRA)
 
 
-def _partials(format_k: str, format_v: str):
-    """The kernel of one chunk for four queries."""
-    wide_k, wide_v = format_k == "f32", format_v == "f32"
-    k_size, v_size = (4 if wide_k else 2), (4 if wide_v else 2)
+@inline
+def partials_of(args, head):
+    """Where the partials of a K/V head lie."""
+    queries = load_i64(args + N) * load_i64(args + GROUP)
+    each = load_i64(args + CHUNKS) * queries * partial_bytes(args)
+    return load_i64(args + PARTIALS) + head * each
 
-    @inline
-    def load_k(at):
-        return vload(at) if wide_k else vload_f16(at)
 
-    @inline
-    def load_v(at):
-        return vload(at) if wide_v else vload_f16(at)
+@inline
+def sink_of(args, head):
+    """The address of a query head's sink, 0 if there is none."""
+    sinks = load_i64(args + SINKS)
+    return sinks + 4 * head if sinks != 0 else 0
 
-    @inline
-    def weigh(scores, seen, partial, head_dim):
-        """Scores of one query become weights exp(score - m); m and l go to the partial."""
-        highest = vsplat(LOWEST)
-        for i in range(0, seen, 16):
-            highest = vmax(highest, vload(scores + 4 * i))
-        m = vmax_of(highest)
-        total = vsplat(np.float32(0.0))
-        if m > LOWEST:
-            for i in range(0, seen, 16):
-                weight = vexp(vload(scores + 4 * i) - vsplat(m))
-                total = total + weight
-                vstore(scores + 4 * i, weight)
-        else:
-            for i in range(0, seen, 16):
-                vstore(scores + 4 * i, total)
-        store_f32(partial + 4 * head_dim, m)
-        store_f32(partial + 4 * head_dim + 4, vsum(total))
+
+def _partials(format_k: str, format_v: str, windowed: bool):
+    chunk = chunk_kernel(format_k, format_v, windowed)
 
     @inline
-    def chunk(q0, q1, q2, q3, n0, n1, n2, n3, k, v, head_dim, scale, scores, p0, p1, p2, p3, fetch):
-        """Query i sees the first n_i keys of the chunk at k, v (none if n_i <= 0).
-
-        fetch: ask memory for the values while the keys are at work, and for the next chunk's keys
-        while the values are: the processor alone overlaps too little of reading and computing.
-        """
-        s0 = scores
-        s1, s2, s3 = s0 + 4 * CHUNK, s0 + 8 * CHUNK, s0 + 12 * CHUNK
-        seen = min(max(max(n0, n1), max(n2, n3)), CHUNK)
-        factor, lowest = vsplat(scale), vsplat(LOWEST)
-        for i in range(0, seen, 16):
-            keys = k + i * head_dim * k_size
-            if fetch:
-                for line in range(0, 16 * head_dim * v_size, 64):
-                    prefetch(v + i * head_dim * v_size + line)
-            a0 = a1 = a2 = a3 = vsplat(np.float32(0.0))
-            for d in range(head_dim):
-                key = load_k(keys + d * 16 * k_size)
-                a0 = vfma(key, vsplat(load_f32(q0 + 4 * d)), a0)
-                a1 = vfma(key, vsplat(load_f32(q1 + 4 * d)), a1)
-                a2 = vfma(key, vsplat(load_f32(q2 + 4 * d)), a2)
-                a3 = vfma(key, vsplat(load_f32(q3 + 4 * d)), a3)
-            vstore(s0 + 4 * i, vbelow(n0 - i, a0 * factor, lowest))
-            vstore(s1 + 4 * i, vbelow(n1 - i, a1 * factor, lowest))
-            vstore(s2 + 4 * i, vbelow(n2 - i, a2 * factor, lowest))
-            vstore(s3 + 4 * i, vbelow(n3 - i, a3 * factor, lowest))
-        weigh(s0, seen, p0, head_dim)
-        weigh(s1, seen, p1, head_dim)
-        weigh(s2, seen, p2, head_dim)
-        weigh(s3, seen, p3, head_dim)
-        for d in range(0, head_dim, 16):
-            a0 = a1 = a2 = a3 = vsplat(np.float32(0.0))
-            for i in range(seen):
-                value = load_v(v + (i * head_dim + d) * v_size)
-                if fetch and d == 0:
-                    next_keys = k + (CHUNK + i) * head_dim * k_size
-                    for line in range(0, head_dim * k_size, 64):
-                        prefetch(next_keys + line)
-                a0 = vfma(value, vsplat(load_f32(s0 + 4 * i)), a0)
-                a1 = vfma(value, vsplat(load_f32(s1 + 4 * i)), a1)
-                a2 = vfma(value, vsplat(load_f32(s2 + 4 * i)), a2)
-                a3 = vfma(value, vsplat(load_f32(s3 + 4 * i)), a3)
-            vstore(p0 + 4 * d, a0)
-            vstore(p1 + 4 * d, a1)
-            vstore(p2 + 4 * d, a2)
-            vstore(p3 + 4 * d, a3)
+    def seen_of(args, row, start, furthest):
+        """The keys of the chunk that begins at `start` that a row sees, as first and end."""
+        first, last = seen_by(args, row, furthest)
+        return first - start, last + 1 - start
 
     @inline
-    def partials(args, head, first, last, chunk_index, scores, out):
-        """One chunk for queries first..last-1 of a K/V head, four at a time.
+    def partials(args, head, first, last, start, k, v, scores, out, furthest):
+        """The chunk at k, v, that begins at position `start`, for queries first..last-1 of a K/V
+        head, four at a time.
 
         Query j is head j % group of row j // group; its partial goes to out + j's place.
         """
-        q_stride, group, head_dim = load_i64(args + 8), load_i64(args + 40), load_i64(args + 48)
-        positions, scale = load_i64(args + 16), load_f32(args + 56)
-        size = 4 * (head_dim + PARTIAL_EXTRA)
-        start = chunk_index * CHUNK
-        k = load_i64(args + 64) + head * load_i64(args + 72) + start * head_dim * k_size
-        v = load_i64(args + 80) + head * load_i64(args + 88) + start * head_dim * v_size
-        base = load_i64(args) + 4 * head * group * head_dim
+        q_stride, group, head_dim = (
+            load_i64(args + Q_STRIDE),
+            load_i64(args + GROUP),
+            load_i64(args + HEAD_DIM),
+        )
+        size = partial_bytes(args)
+        base = load_i64(args + Q) + 4 * head * group * head_dim
         for j in range(first, last, QUERIES):
             j1, j2, j3 = min(j + 1, last - 1), min(j + 2, last - 1), min(j + 3, last - 1)
+            f0, n0 = seen_of(args, j // group, start, furthest)
+            f1, n1 = seen_of(args, j1 // group, start, furthest)
+            f2, n2 = seen_of(args, j2 // group, start, furthest)
+            f3, n3 = seen_of(args, j3 // group, start, furthest)
             chunk(
                 base + j // group * q_stride + 4 * (j % group) * head_dim,
                 base + j1 // group * q_stride + 4 * (j1 % group) * head_dim,
                 base + j2 // group * q_stride + 4 * (j2 % group) * head_dim,
                 base + j3 // group * q_stride + 4 * (j3 % group) * head_dim,
-                load_i32(positions + 4 * (j // group)) + 1 - start,
-                load_i32(positions + 4 * (j1 // group)) + 1 - start,
-                load_i32(positions + 4 * (j2 // group)) + 1 - start,
-                load_i32(positions + 4 * (j3 // group)) + 1 - start,
-                k,
-                v,
-                head_dim,
-                scale,
-                scores,
+                f0, f1, f2, f3, n0, n1, n2, n3, k, v, head_dim, load_f32(args + SCALE), scores,
                 out + (j - first) * size,
                 out + (j1 - first) * size,
                 out + (j2 - first) * size,
                 out + (j3 - first) * size,
                 j == first,
-            )
+            )  # fmt: skip
 
     return partials
 
 
-@inline
-def chunks_of(positions, n):
-    """Chunks that the last of n rows can see."""
-    furthest = 0
-    for row in range(n):
-        furthest = max(furthest, load_i32(positions + 4 * row))
-    return furthest // CHUNK + 1
+def _places(format_k: str, format_v: str):
+    """Where a position's key and value lie."""
+    k_size, v_size = (4 if format_k == "f32" else 2), (4 if format_v == "f32" else 2)
+
+    @inline
+    def key_at(k, position, head_dim):
+        return k + (position // 16 * head_dim * 16 + position % 16) * k_size
+
+    @inline
+    def value_at(v, position, head_dim):
+        return v + position * head_dim * v_size
+
+    return key_at, value_at
 
 
-def split(format_k: str, format_v: str):
+def split(format_k: str, format_v: str, windowed: bool):
     """Few rows: task = (split, K/V head); a split takes neighbouring chunks.
 
-    words: q, q_stride, positions, n, kv_heads, group, head_dim, scale_bits, k, k_head_bytes, v,
-    v_head_bytes, out, out_stride, partials, chunks, splits. Partials: [kv_heads, chunks, n * group]
+    Of a tree, only chunks that end before its first position.
     """
-    partials = _partials(format_k, format_v)
+    partials = _partials(format_k, format_v, windowed)
+    key_at, value_at = _places(format_k, format_v)
 
     def kernel(args, task, scratch):
-        n, kv_heads, group = load_i64(args + 24), load_i64(args + 32), load_i64(args + 40)
-        size = 4 * (load_i64(args + 48) + PARTIAL_EXTRA)
+        n, kv_heads, head_dim = (
+            load_i64(args + N),
+            load_i64(args + KV_HEADS),
+            load_i64(args + HEAD_DIM),
+        )
+        head, queries = task % kv_heads, n * load_i64(args + GROUP)
+        here, furthest = partials_of(args, head), furthest_of(args)
+        begin, end = chunks_of(args, 0, n, furthest)
+        if load_i64(args + PARENTS) != 0:
+            end = load_i32(load_i64(args + POSITIONS)) // CHUNK
+        splits = load_i64(args + SPLITS)
+        each = (max(end - begin, 0) + splits - 1) // splits
+        first = begin + task // kv_heads * each
+        k = load_i64(args + K) + head * load_i64(args + K_HEAD_BYTES)
+        v = load_i64(args + V) + head * load_i64(args + V_HEAD_BYTES)
+        for c in range(first, min(first + each, end)):
+            start = c * CHUNK
+            out = here + c * queries * partial_bytes(args)
+            keys, values = key_at(k, start, head_dim), value_at(v, start, head_dim)
+            partials(args, head, 0, queries, start, keys, values, scratch, out, furthest)
+
+    return kernel
+
+
+def branches(format_k: str, format_v: str, windowed: bool):
+    """The chunks that keys of a tree lie in: task = (block of rows, K/V head).
+
+    The keys and values that a row sees are gathered, in the order of their positions: then it is
+    an ordinary chunk. Those from before the tree are the same for all rows of a task.
+    """
+    wide_k, wide_v = format_k == "f32", format_v == "f32"
+    k_size, v_size = (4 if wide_k else 2), (4 if wide_v else 2)
+    partials = _partials(format_k, format_v, windowed)
+    key_at, value_at = _places(format_k, format_v)
+
+    @inline
+    def copy_key(source, head_dim, to):
+        for i in range(head_dim):
+            if wide_k:
+                store_f32(to + 64 * i, load_f32(source + 64 * i))
+            else:
+                store_i16(to + 32 * i, load_u16(source + 32 * i))
+
+    @inline
+    def copy_values(source, count, head_dim, to):
+        for i in range(0, count * head_dim * v_size, 8):
+            store_i64(to + i, load_i64(source + i))
+
+    @inline
+    def copy_blocks(source, count, head_dim, to):
+        """The first `count` keys, and those that share their last sixteen."""
+        for i in range(0, (count + 15) // 16 * 16 * head_dim * k_size, 8):
+            store_i64(to + i, load_i64(source + i))
+
+    def kernel(args, task, scratch):
+        n, kv_heads, group = load_i64(args + N), load_i64(args + KV_HEADS), load_i64(args + GROUP)
+        head_dim = load_i64(args + HEAD_DIM)
         head, queries = task % kv_heads, n * group
-        here = load_i64(args + 112) + head * load_i64(args + 120) * queries * size
-        chunks, splits = chunks_of(load_i64(args + 16), n), load_i64(args + 128)
-        each = (chunks + splits - 1) // splits
-        first = task // kv_heads * each
-        for c in range(first, min(first + each, chunks)):
-            partials(args, head, 0, queries, c, scratch, here + c * queries * size)
+        here = partials_of(args, head)
+        k = load_i64(args + K) + head * load_i64(args + K_HEAD_BYTES)
+        v = load_i64(args + V) + head * load_i64(args + V_HEAD_BYTES)
+        keys = scratch + QUERIES * SCORE_BYTES
+        values = key_at(keys, CHUNK, head_dim)
+        first = task // kv_heads * load_i64(args + ROWS_PER_TASK)
+        last = min(first + load_i64(args + ROWS_PER_TASK), n)
+        root = load_i32(load_i64(args + POSITIONS))
+        for c in range(root // CHUNK, chunks_of(args, first, last, -1)[1]):
+            start = c * CHUNK
+            before = max(root - start, 0)
+            copy_blocks(key_at(k, start, head_dim), before, head_dim, keys)
+            copy_values(value_at(v, start, head_dim), before, head_dim, values)
+            for row in range(first, last):
+                position = load_i32(load_i64(args + POSITIONS) + 4 * row)
+                node = row
+                for place in range(position - start, before - 1, -1):
+                    slot = root + node
+                    if place < CHUNK:
+                        copy_key(key_at(k, slot, head_dim), head_dim,
+                                 key_at(keys, place, head_dim))  # fmt: skip
+                        copy_values(value_at(v, slot, head_dim), 1, head_dim,
+                                    value_at(values, place, head_dim))  # fmt: skip
+                    node = load_i32(load_i64(args + PARENTS) + 4 * node)
+                if position >= start:
+                    out = here + (c * queries + row * group) * partial_bytes(args)
+                    partials(args, head, row * group, (row + 1) * group, start, keys, values,
+                             scratch, out, -1)  # fmt: skip
 
     return kernel
 
 
 def combine():
-    """Few rows, second step: task = (row, K/V head); the same words as split."""
+    """Few rows, last step: task = (row, K/V head)."""
 
     def kernel(args, task, scratch):
-        n, kv_heads, group = load_i64(args + 24), load_i64(args + 32), load_i64(args + 40)
-        head_dim = load_i64(args + 48)
-        size = 4 * (head_dim + PARTIAL_EXTRA)
+        kv_heads, group, head_dim = (
+            load_i64(args + KV_HEADS),
+            load_i64(args + GROUP),
+            load_i64(args + HEAD_DIM),
+        )
+        size = partial_bytes(args)
         head, row = task % kv_heads, task // kv_heads
-        queries = n * group
-        here = load_i64(args + 112) + head * load_i64(args + 120) * queries * size
-        chunks = load_i32(load_i64(args + 16) + 4 * row) // CHUNK + 1
-        out = load_i64(args + 96) + row * load_i64(args + 104) + 4 * head * group * head_dim
+        queries = load_i64(args + N) * group
+        here = partials_of(args, head)
+        begin, end = chunks_of(args, row, row + 1, furthest_of(args))
+        out = load_i64(args + OUT) + row * load_i64(args + OUT_STRIDE)
         for g in range(group):
-            clear(scratch, head_dim)
-            for c in range(chunks):
+            clear(scratch, head_dim, sink_of(args, head * group + g))
+            for c in range(begin, end):
                 merge(scratch, here + (c * queries + row * group + g) * size, head_dim)
-            write_out(scratch, head_dim, out + 4 * g * head_dim)
+            write_out(scratch, head_dim, out + 4 * (head * group + g) * head_dim)
 
     return kernel
 
 
-def rows(format_k: str, format_v: str):
-    """Many rows: task = (block of rows_per_task rows, K/V head).
-
-    words: as split up to out_stride, then rows_per_task.
-    """
-    partials = _partials(format_k, format_v)
+def rows(format_k: str, format_v: str, windowed: bool):
+    """Many rows: task = (block of rows, K/V head)."""
+    partials = _partials(format_k, format_v, windowed)
+    key_at, value_at = _places(format_k, format_v)
 
     def kernel(args, task, scratch):
         kv_heads, group, head_dim = (
-            load_i64(args + 32),
-            load_i64(args + 40),
-            load_i64(args + 48),
+            load_i64(args + KV_HEADS),
+            load_i64(args + GROUP),
+            load_i64(args + HEAD_DIM),
         )
-        size = 4 * (head_dim + PARTIAL_EXTRA)
+        size, furthest = partial_bytes(args), furthest_of(args)
         head = task % kv_heads
-        first = task // kv_heads * load_i64(args + 112)
-        last = min(first + load_i64(args + 112), load_i64(args + 24))
+        first = task // kv_heads * load_i64(args + ROWS_PER_TASK)
+        last = min(first + load_i64(args + ROWS_PER_TASK), load_i64(args + N))
         queries = (last - first) * group
-        scores = scratch
-        partial = scores + 16 * CHUNK
+        partial = scratch + QUERIES * SCORE_BYTES
         totals = partial + QUERIES * size
         for j in range(queries):
-            clear(totals + j * size, head_dim)
-        positions = load_i64(args + 16)
-        for c in range(chunks_of(positions + 4 * first, last - first)):
+            clear(totals + j * size, head_dim, sink_of(args, head * group + j % group))
+        k = load_i64(args + K) + head * load_i64(args + K_HEAD_BYTES)
+        v = load_i64(args + V) + head * load_i64(args + V_HEAD_BYTES)
+        begin, end = chunks_of(args, first, last, furthest)
+        for c in range(begin, end):
+            start = c * CHUNK
+            keys, values = key_at(k, start, head_dim), value_at(v, start, head_dim)
             for j in range(0, queries, QUERIES):
-                some = min(QUERIES, queries - j)
-                partials(
-                    args, head, first * group + j, first * group + j + some, c, scores, partial
-                )
-                for i in range(some):
-                    row = first + (j + i) // group
-                    if load_i32(positions + 4 * row) >= c * CHUNK:
+                some = first * group + j
+                count = min(QUERIES, queries - j)
+                partials(args, head, some, some + count, start, keys, values, scratch,
+                         partial, furthest)  # fmt: skip
+                for i in range(count):
+                    row_begin, row_end = seen_by(args, (some + i) // group, furthest)
+                    if row_begin < start + CHUNK and row_end >= start:
                         merge(totals + (j + i) * size, partial + i * size, head_dim)
         for j in range(queries):
-            out = load_i64(args + 96) + (first + j // group) * load_i64(args + 104)
+            out = load_i64(args + OUT) + (first + j // group) * load_i64(args + OUT_STRIDE)
             write_out(totals + j * size, head_dim, out + 4 * (head * group + j % group) * head_dim)
 
     return kernel

@@ -9,19 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from turbodflash_kernels._reference import ReferenceDevice, ReferenceKV
+from turbodflash_kernels.errors import NoKernel
 
 Floats = NDArray[Any]
+Ints = NDArray[np.int32]
 
 
-def refuse(
-    device: ReferenceDevice,
-    *,
-    kv: ReferenceKV,
-    heads: int,
-    kv_heads: int,
-    head_dim: int,
-    scale: float,
-) -> str | None:
+def refuse(device: ReferenceDevice, **static: object) -> str | None:
     return None
 
 
@@ -33,21 +27,50 @@ def bind(
     kv_heads: int,
     head_dim: int,
     scale: float,
-) -> Callable[[Floats, NDArray[np.int32]], Floats]:
-    def attend(q: Floats, positions: NDArray[np.int32]) -> Floats:
-        grouped = q.reshape(len(q), kv_heads, heads // kv_heads, head_dim)
+    causal: bool = True,
+    window: int = 0,
+    sinks: Floats | None = None,
+) -> Callable[..., Floats]:
+    per_group = (kv_heads, heads // kv_heads)
+    sink_of = None if sinks is None else sinks.reshape(*per_group, 1)
+
+    def attend(q: Floats, positions: Ints, parents: Ints | None = None) -> Floats:
+        if parents is not None and not causal:
+            raise NoKernel("the rows of a block see each other, those of a tree must not")
+        grouped = q.reshape(len(q), *per_group, head_dim)
         out = np.empty_like(grouped)
         for row, position in enumerate(positions):
+            last = position if causal else positions.max()
+            slots = np.arange(last + 1)
+            if parents is not None:
+                slots[positions[0] :] = positions[0] + path(parents, row)
+            slots = slots[max(position + 1 - window, 0) if window else 0 :]
             # [kv_heads, length, head_dim]
-            k = kv.k[: position + 1].swapaxes(0, 1).astype(q.dtype)
-            v = kv.v[: position + 1].swapaxes(0, 1).astype(q.dtype)
+            k = kv.k[slots].swapaxes(0, 1).astype(q.dtype)
+            v = kv.v[slots].swapaxes(0, 1).astype(q.dtype)
             scores = grouped[row] @ k.swapaxes(1, 2) * q.dtype.type(scale)
-            out[row] = softmax(scores) @ v
+            out[row] = softmax(scores, sink_of) @ v
         return out.reshape(len(q), heads * head_dim)
 
     return attend
 
 
-def softmax(scores: Floats) -> Floats:
-    weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
-    return weights / weights.sum(axis=-1, keepdims=True)
+def path(parents: Ints, row: int) -> NDArray[np.int64]:
+    """Rows from the root of the tree to this one."""
+    rows = []
+    while row >= 0:
+        rows.append(row)
+        row = int(parents[row])
+    return np.array(rows[::-1])
+
+
+def softmax(scores: Floats, sinks: Floats | None) -> Floats:
+    """Over the last axis; sinks [..., 1] take their share of the sum and give nothing."""
+    highest = scores.max(axis=-1, keepdims=True)
+    if sinks is not None:
+        highest = np.maximum(highest, sinks)
+    weights = np.exp(scores - highest)
+    total = weights.sum(axis=-1, keepdims=True)
+    if sinks is not None:
+        total = total + np.exp(sinks - highest)
+    return weights / total

@@ -6,8 +6,6 @@ of the task, and memory of the calling thread. A task's results never depend on 
 
 from __future__ import annotations
 
-import math
-
 import numba
 import numpy as np
 
@@ -21,6 +19,7 @@ from turbodflash_kernels._cpu.dots import (
     UNIT,
     ZEROS,
 )
+from turbodflash_kernels._cpu.norm_kernels import inverse_rms
 from turbodflash_kernels._cpu.simd import (
     ceil_i64,
     floor_i64,
@@ -80,18 +79,6 @@ def prepare(prologue: str, quantised: bool):
     """
     normed, gated = prologue == "norm", prologue in ("silu", "gelu")
     activate = gelu if prologue == "gelu" else silu
-
-    @inline
-    def inverse_rms(x, k, eps):
-        total = vsplat(np.float32(0.0))
-        for i in range(0, k - 15, 16):
-            v = vload(x + 4 * i)
-            total = vfma(v, v, total)
-        rest = k % 16
-        if rest > 0:
-            v = vload_partial(x + 4 * (k - rest), rest)
-            total = vfma(v, v, total)
-        return np.float32(1.0) / np.float32(math.sqrt(vsum(total) / np.float32(k) + eps))
 
     @inline
     def value(x, i, k, norm, factor):

@@ -1,7 +1,12 @@
-"""rope_store: rotate queries and keys, put keys and values into the cache.
+"""rope_store: norm and rotate queries and keys, put keys and values into the cache.
 
-bind(kv: KV, heads: int, kv_heads: int, head_dim: int, rope: Rope)
-call(qkv: f32[n, width], positions: int32[n]) -> q f32[n, heads * head_dim]
+bind(kv: KV, heads: int, kv_heads: int, head_dim: int, rope: Rope,
+     q_norm: RmsNorm | None = None, k_norm: RmsNorm | None = None)
+call(qkv: f32[n, width], positions: int32[n], slots: int32[n] | None = None)
+    -> q f32[n, heads * head_dim]
 width = (heads + 2 * kv_heads) * head_dim: a row of qkv holds the query heads, then the key heads,
-then the value heads. The rotated keys and the values go to slot = position, in the cache's format.
+then the value heads; it may be a slice of a wider row. heads = 0 stores keys and values alone.
+The norms are per head (weight f32[head_dim]) and come before the rotation; values are neither
+normed nor rotated. Keys and values go to the slots, which are the positions if not given, in the
+cache's format.
 """

@@ -1,4 +1,4 @@
-"""The sweep of the op: both pairings, partial rotation, head groups, both cache types."""
+"""The sweep of the op: both pairings, partial rotation, norms, head groups, both cache types."""
 
 from __future__ import annotations
 
@@ -7,15 +7,19 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from turbodflash_kernels.cases import Values, normal
 from turbodflash_kernels.device import Device
-from turbodflash_kernels.op import Rope
+from turbodflash_kernels.op import Array, RmsNorm, Rope
 
 
 @dataclass(frozen=True)
 class Case:
-    """start: position of the first row."""
+    """start: position of the first row. shift: how far behind its position a row is stored.
+
+    sliced: the rows are columns of a wider array.
+    """
 
     rows: int
     start: int
@@ -26,21 +30,32 @@ class Case:
     n_rot: int = 0
     format: str = "f16"
     magnitude: float = 1.0
+    normed: str = ""
+    shift: int = 0
+    sliced: bool = False
     lossy_weights: bool = False
 
     def __str__(self) -> str:
         rope = f"{self.rope}{self.n_rot or self.head_dim}"
         shape = f"{self.heads}h{self.kv_heads}x{self.head_dim}"
-        return f"{self.rows}@{self.start}-{shape}-{rope}-{self.format}"
+        extras = ["normed-" * bool(self.normed) + self.normed, "sliced" * self.sliced]
+        extras.append(f"shifted{self.shift}" * bool(self.shift))
+        return "-".join(
+            [f"{self.rows}@{self.start}", shape, rope, self.format, *filter(None, extras)]
+        )
 
     def inputs(self, rows: int) -> Values:
         width = (self.heads + 2 * self.kv_heads) * self.head_dim
         positions = np.arange(self.start, self.start + rows, dtype=np.int32)
-        return {"qkv": normal(rows, width, 6), "positions": positions}
+        values = {"qkv": normal(rows, width, 6), "positions": positions}
+        if self.shift:
+            values["slots"] = positions + np.int32(self.shift)
+        return values
 
     def bind(self, device: Device) -> Callable[[Values], Values]:
         shape = (self.kv_heads, self.head_dim, self.head_dim)
-        kv = device.kv(self.format, self.format, self.start + 128, *shape)
+        kv = device.kv(self.format, self.format, self.start + self.shift + 128, *shape)
+        norms = {f"{name}_norm": self._norm(device, seed) for seed, name in enumerate("qk")}
         rope_store = device.bind(
             "rope_store",
             kv=kv,
@@ -48,15 +63,28 @@ class Case:
             kv_heads=self.kv_heads,
             head_dim=self.head_dim,
             rope=self._rope(),
+            **norms,
         )
 
         def run(values: Values) -> Values:
-            positions = values["positions"]
-            q = device.read(rope_store(*(device.upload(values[key]) for key in values)))
-            k, v = kv.read(int(positions[0]), int(positions[-1]) + 1)
-            return {"q": q, "k": k, "v": v}
+            rest = [device.upload(values[key]) for key in values if key != "qkv"]
+            q = device.read(rope_store(self._qkv(device, values["qkv"]), *rest))
+            slots = values.get("slots", values["positions"])
+            k, v = kv.read(int(slots[0]), int(slots[-1]) + 1)
+            return {"q": q, "k": k, "v": v} if self.heads else {"k": k, "v": v}
 
         return run
+
+    def _qkv(self, device: Device, values: NDArray[np.float32]) -> Array:
+        if not self.sliced:
+            return device.upload(values)
+        wide = np.hstack([np.full((len(values), 48), np.nan, np.float32), values, values])
+        return device.upload(wide)[:, 48 : 48 + values.shape[1]]
+
+    def _norm(self, device: Device, seed: int) -> RmsNorm | None:
+        if "qk"[seed] not in self.normed:
+            return None
+        return RmsNorm(device.upload(normal(1, self.head_dim, seed)[0]), 1e-6)
 
     def _rope(self) -> Rope:
         n_rot = self.n_rot or self.head_dim
@@ -74,4 +102,11 @@ CASES = [
     Case(5, 700, 4, 1, 64, "norm", magnitude=1.2),
     Case(1, 15, 9, 3, 64),
     Case(5, 40, 6, 2, 16, format="f32"),
+    *(Case(rows, 130, 6, 2, 64, "neox", normed="qk") for rows in (1, 5, 17)),
+    *(Case(5, 60, 4, 2, dim, "neox", normed="qk", format="f32") for dim in (40, 80, 128)),
+    *(Case(3, 60, 6, 2, 64, rope, 32, normed="qk") for rope in KINDS),
+    *(Case(3, 60, 6, 2, 64, normed=which) for which in "qk"),
+    *(Case(rows, 120, 0, 2, 64, "neox", normed="k", sliced=True) for rows in (1, 8, 40)),
+    *(Case(rows, 120, 0, 3, 32, format="f32") for rows in (1, 8)),
+    *(Case(rows, 200, 6, 2, 64, sliced=True, shift=9) for rows in (1, 3, 17)),
 ]

@@ -7,6 +7,7 @@ import math
 import numba
 import numpy as np
 
+from turbodflash_kernels._cpu.norm_kernels import inverse_rms
 from turbodflash_kernels._cpu.simd import (
     load_f32,
     load_i32,
@@ -15,6 +16,7 @@ from turbodflash_kernels._cpu.simd import (
     store_f32,
     vfma,
     vload,
+    vsplat,
     vstore,
     vstore_f16,
     vswapped,
@@ -56,7 +58,8 @@ def angles(kind: str):
 
 def rotate(kind: str, format_k: str, format_v: str):
     """words: qkv, stride, positions, n, heads, kv_heads, head_dim, n_rot, angles, q, q_stride,
-    k, k_head_bytes, v, v_head_bytes, rows_per_task. K and V as in _cpu/kv.py.
+    k, k_head_bytes, v, v_head_bytes, rows_per_task, slots, q_norm, q_eps_bits, k_norm, k_eps_bits.
+    K and V as in _cpu/kv.py; the address of a norm's weight is 0 if there is none.
     """
     adjacent, wide_k, wide_v = kind == "norm", format_k == "f32", format_v == "f32"
     k_size, v_size = (4 if wide_k else 2), (4 if wide_v else 2)
@@ -77,6 +80,14 @@ def rotate(kind: str, format_k: str, format_v: str):
             store_f32(to + 4 * i, kept + load_f32(x + 4 * partner) * load_f32(sin + 4 * i))
         for i in range(n_rot, head_dim):
             store_f32(to + 4 * i, load_f32(x + 4 * i))
+
+    @inline
+    def norm_head(x, norm, eps, head_dim, to):
+        factor, rest = inverse_rms(x, head_dim, eps), head_dim % 16
+        for i in range(0, head_dim - rest, 16):
+            vstore(to + 4 * i, vload(x + 4 * i) * vsplat(factor) * vload(norm + 4 * i))
+        for i in range(head_dim - rest, head_dim):
+            store_f32(to + 4 * i, load_f32(x + 4 * i) * factor * load_f32(norm + 4 * i))
 
     @inline
     def store_key(x, head_dim, to):
@@ -108,23 +119,33 @@ def rotate(kind: str, format_k: str, format_v: str):
             load_i64(args + 48),
             load_i64(args + 56),
         )
+        q_norm, k_norm = load_i64(args + 136), load_i64(args + 152)
         first = task * load_i64(args + 120)
         last = min(first + load_i64(args + 120), load_i64(args + 24))
+        turned = scratch + 4 * head_dim
         for row in range(first, last):
-            position = load_i32(load_i64(args + 16) + 4 * row)
+            slot = load_i32(load_i64(args + 128) + 4 * row)
             cos = load_i64(args + 64) + row * 8 * n_rot
             x = load_i64(args) + row * load_i64(args + 8)
             q = load_i64(args + 72) + row * load_i64(args + 80)
             for head in range(heads):
                 at = 4 * head * head_dim
-                rotate_head(x + at, cos, n_rot, head_dim, q + at)
+                query = x + at
+                if q_norm != 0:
+                    norm_head(query, q_norm, load_f32(args + 144), head_dim, scratch)
+                    query = scratch
+                rotate_head(query, cos, n_rot, head_dim, q + at)
             keys, values = x + 4 * heads * head_dim, x + 4 * (heads + kv_heads) * head_dim
-            k = load_i64(args + 88) + (position // 16 * head_dim * 16 + position % 16) * k_size
-            v = load_i64(args + 104) + position * head_dim * v_size
+            k = load_i64(args + 88) + (slot // 16 * head_dim * 16 + slot % 16) * k_size
+            v = load_i64(args + 104) + slot * head_dim * v_size
             for head in range(kv_heads):
                 at = 4 * head * head_dim
-                rotate_head(keys + at, cos, n_rot, head_dim, scratch)
-                store_key(scratch, head_dim, k + head * load_i64(args + 96))
+                key = keys + at
+                if k_norm != 0:
+                    norm_head(key, k_norm, load_f32(args + 160), head_dim, scratch)
+                    key = scratch
+                rotate_head(key, cos, n_rot, head_dim, turned)
+                store_key(turned, head_dim, k + head * load_i64(args + 96))
                 store_values(values + at, head_dim, v + head * load_i64(args + 112))
 
     return kernel

@@ -10,29 +10,36 @@ from turbodflash_kernels._cpu.device import MANY_ROWS, CpuDevice
 from turbodflash_kernels._cpu.kv import CpuKV
 from turbodflash_kernels._cpu.team import address
 from turbodflash_kernels._cpu.words import float_word
-from turbodflash_kernels.op import Array, Rope
+from turbodflash_kernels.op import Array, RmsNorm, Rope
 
 ROWS_PER_TASK = 8  # of a prompt
 FEW_ROWS_PER_TASK = 2
 
 
-def refuse(
-    device: CpuDevice, *, kv: CpuKV, heads: int, kv_heads: int, head_dim: int, rope: Rope
-) -> str | None:
+def refuse(device: CpuDevice, *, head_dim: int, rope: Rope, **others: object) -> str | None:
     if rope.n_rot % 2 or rope.n_rot > head_dim:
         return f"{rope.n_rot} rotated elements do not fit heads of {head_dim}"
     return None
 
 
 def bind(
-    device: CpuDevice, *, kv: CpuKV, heads: int, kv_heads: int, head_dim: int, rope: Rope
-) -> Callable[[Array, Array], Array]:
+    device: CpuDevice,
+    *,
+    kv: CpuKV,
+    heads: int,
+    kv_heads: int,
+    head_dim: int,
+    rope: Rope,
+    q_norm: RmsNorm | None = None,
+    k_norm: RmsNorm | None = None,
+) -> Callable[..., Array]:
     angles = device.kernel("rope_store", "angles", rope.kind)
     rotate = device.kernel("rope_store", "rotate", rope.kind, kv.format_k, kv.format_v)
     inv_freq = device.upload(np.asarray(rope.inv_freq, np.float32))
     magnitude = float_word(rope.magnitude)
     half = rope.n_rot // 2
     same_angles = (rope.kind, inv_freq.tobytes(), magnitude)
+    norms = (*_norm_words(q_norm), *_norm_words(k_norm))
 
     def angles_of(positions: Array) -> Array:
         n = len(positions)
@@ -42,12 +49,13 @@ def bind(
         device.record(angles, n, *words, rows=n)
         return out
 
-    def rope_store(qkv: Array, positions: Array) -> Array:
+    def rope_store(qkv: Array, positions: Array, slots: Array | None = None) -> Array:
         n = len(qkv)
+        where = positions if slots is None else slots
         key = ("angles", address(positions), n, same_angles)
         table = device.once(key, lambda: angles_of(positions))
         q = device.scratch((n, heads * head_dim), np.float32)
-        device.keep(qkv, positions, kv)
+        device.keep(qkv, positions, where, kv, *(norm.weight for norm in (q_norm, k_norm) if norm))
         per_task = ROWS_PER_TASK if n > MANY_ROWS else FEW_ROWS_PER_TASK
         device.record(
             rotate,
@@ -56,9 +64,14 @@ def bind(
             *(heads, kv_heads, head_dim, rope.n_rot, address(table)),
             *(address(q), q.strides[0]),
             *(address(kv.k), kv.k.strides[0], address(kv.v), kv.v.strides[0]),
-            per_task,
+            *(per_task, address(where), *norms),
             rows=n,
         )
         return q
 
     return rope_store
+
+
+def _norm_words(norm: RmsNorm | None) -> tuple[int, int]:
+    """The address of the weight and the bits of eps; 0 if there is no norm."""
+    return (0, 0) if norm is None else (address(norm.weight), float_word(norm.eps))

@@ -9,21 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from turbodflash_kernels._reference import ReferenceDevice, ReferenceKV
-from turbodflash_kernels.op import Rope
+from turbodflash_kernels.op import RmsNorm, Rope
 
 Floats = NDArray[Any]
-Positions = NDArray[np.int32]
+Ints = NDArray[np.int32]
 
 
-def refuse(
-    device: ReferenceDevice,
-    *,
-    kv: ReferenceKV,
-    heads: int,
-    kv_heads: int,
-    head_dim: int,
-    rope: Rope,
-) -> str | None:
+def refuse(device: ReferenceDevice, **static: object) -> str | None:
     return None
 
 
@@ -35,18 +27,29 @@ def bind(
     kv_heads: int,
     head_dim: int,
     rope: Rope,
-) -> Callable[[Floats, Positions], Floats]:
-    def rope_store(qkv: Floats, positions: Positions) -> Floats:
+    q_norm: RmsNorm | None = None,
+    k_norm: RmsNorm | None = None,
+) -> Callable[..., Floats]:
+    def rope_store(qkv: Floats, positions: Ints, slots: Ints | None = None) -> Floats:
         rows = qkv.reshape(len(qkv), heads + 2 * kv_heads, head_dim)
         q, k, v = np.split(rows, [heads, heads + kv_heads], axis=1)
-        kv.k[positions] = rotate(k, positions, rope)
-        kv.v[positions] = v
-        return rotate(q, positions, rope).reshape(len(q), heads * head_dim)
+        where = positions if slots is None else slots
+        kv.k[where] = rotate(normed(k, k_norm), positions, rope)
+        kv.v[where] = v
+        return rotate(normed(q, q_norm), positions, rope).reshape(len(q), heads * head_dim)
 
     return rope_store
 
 
-def rotate(x: Floats, positions: Positions, rope: Rope) -> Floats:
+def normed(x: Floats, norm: RmsNorm | None) -> Floats:
+    """x [n, heads, head_dim], each head normed by itself."""
+    if norm is None:
+        return x
+    rms = np.sqrt(np.mean(np.square(x), axis=-1, keepdims=True) + x.dtype.type(norm.eps))
+    return x / rms * norm.weight
+
+
+def rotate(x: Floats, positions: Ints, rope: Rope) -> Floats:
     """x [n, heads, head_dim] with its pairs rotated."""
     angle = positions.astype(x.dtype)[:, None] * np.asarray(rope.inv_freq, x.dtype)
     magnitude = x.dtype.type(rope.magnitude)
