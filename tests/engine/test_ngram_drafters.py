@@ -16,7 +16,7 @@ from turbodflash_engine.drafters._base import Drafter
 from turbodflash_engine.drafters._ngram import Guess, Occurrences
 from turbodflash_engine.drafters.ngram_cache import NgramCache
 from turbodflash_engine.drafters.ngram_map_k import NgramMapK
-from turbodflash_engine.drafters.ngram_map_k4v import NgramMapK4V
+from turbodflash_engine.drafters.ngram_map_k4v import RECENT, NgramMapK4V
 from turbodflash_engine.drafters.ngram_mod import NgramMod
 from turbodflash_engine.drafters.ngram_simple import NgramSimple
 from turbodflash_engine.options import NgramModOptions, NgramOptions, SpecOptions
@@ -156,7 +156,8 @@ def test_k4v_takes_a_continuation_that_stands_out(
 ) -> None:
     drafter = NgramMapK4V(1, 2, min_hits, 2)
     for text in edited(drafter, script):
-        found = [tuple(text[end : end + 2]) for end in matches(text, [last], ahead=2)]
+        ends = matches(text, [last], ahead=2)[:RECENT]
+        found = [tuple(text[end : end + 2]) for end in ends]
         kinds = list(dict.fromkeys(found))[:4]
         best = max(kinds, key=found.count, default=())
         others = len(found) - found.count(best)

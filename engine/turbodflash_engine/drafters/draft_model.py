@@ -1,0 +1,157 @@
+"""draft-simple: a smaller language model of the same vocabulary says what it would say."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Sequence
+from typing import NamedTuple
+
+from turbodflash_engine import plugins
+from turbodflash_engine.drafters._base import Draft, Drafter, FileKind, Rows, Setting
+from turbodflash_engine.drafters._chain import UNTRAINED, Chain, largest, needed
+from turbodflash_engine.errors import BadModel
+from turbodflash_engine.layers.rope import RopeOverrides
+from turbodflash_engine.layers.tensors import Layout, Tensors
+from turbodflash_engine.metadata import Metadata
+from turbodflash_engine.models._base import Architecture, Config, Model, Shared
+from turbodflash_engine.options import SpecOptions
+
+PADDING = 128
+"""Tokens by which the vocabularies of one family differ: unused ones at the end."""
+
+PROMPT_ROWS = 32
+"""So many tokens at once are read when they come; fewer wait for the next draft, which may not come
+at all."""
+PASS_ROWS = 512
+
+
+class DraftModelConfig(NamedTuple):
+    """model: the configuration as its architecture reads it."""
+
+    source: str
+    architecture: str
+    model: Config
+
+    @property
+    def plugin(self) -> Architecture:
+        found: Architecture = plugins.find("models", self.architecture)
+        return found
+
+
+class DraftModel:
+    """Continues the text greedily, with a model and a cache of its own.
+
+    A guess that comes true is in that cache already and is not read again.
+    """
+
+    name = "draft-simple"
+    taps: tuple[int, ...] = ()
+
+    def __init__(
+        self, model: Model, target: Shared, options: SpecOptions, weight_bytes: int = 0
+    ) -> None:
+        self.longest = UNTRAINED if options.n_max is None else options.n_max
+        self._model, self._options, self._weight_bytes = model, options, weight_bytes
+        self._vocabulary = min(model.vocabulary, target.vocabulary)
+        self._looked_at = needed(options, self._vocabulary)
+        self._observed = 0
+        self._behind: list[int] = []  # the end of the observed text, which the cache lacks
+        self._ahead: list[int] = []  # what the cache holds after the observed text
+
+    @property
+    def nbytes(self) -> int:
+        return self._weight_bytes + self._model.cache.nbytes
+
+    def draft(self, history: Sequence[int], width: int) -> Draft:
+        self._forget_ahead()
+        width = min(width, self.longest, self._model.cache.capacity - self._observed)
+        if width < 1:
+            return Draft()
+        if len(self._behind) > PASS_ROWS:
+            self._catch_up()
+        chain = Chain(self._options)
+        run = [*self._behind, self._known(history[-1])]
+        read: list[int] = []
+        with self._model.cache.trial() as trial:
+            while run:
+                logits = self._model(run).logits[0, : self._vocabulary]
+                read += run
+                token = chain.add(*largest(logits, self._looked_at))
+                run = [] if token is None or len(chain) == width else [token]
+            trial.keep(len(read))
+        self._behind, self._ahead = [], read[len(self._behind) :]
+        return chain.draft()
+
+    def observe(
+        self, tokens: Sequence[int], positions: range, taps: Sequence[Rows], coming: int = 0
+    ) -> None:
+        for token in map(self._known, tokens):
+            if self._ahead[:1] == [token]:
+                del self._ahead[0]
+            else:
+                self._forget_ahead()
+                self._behind.append(token)
+            self._observed += 1
+        if len(tokens) >= PROMPT_ROWS:
+            self._catch_up()
+
+    def truncate(self, length: int) -> None:
+        if length >= self._observed:
+            return
+        self._forget_ahead()
+        cached = self._model.cache.length
+        del self._behind[max(length - cached, 0) :]
+        self._model.cache.truncate(min(length, cached))
+        self._observed = length
+
+    def _forget_ahead(self) -> None:
+        if self._ahead:
+            self._ahead = []
+            self._model.cache.truncate(self._observed)
+
+    def _catch_up(self) -> None:
+        """Read what was observed, as far as there is room for it."""
+        cache = self._model.cache
+        while rows := min(len(self._behind), cache.capacity - cache.length, PASS_ROWS):
+            self._model(self._behind[:rows], logits=0)
+            del self._behind[:rows]
+
+    def _known(self, token: int) -> int:
+        """The token, or the last one that the model has for one that it lacks."""
+        return min(token, self._model.vocabulary - 1)
+
+
+def claims(metadata: Metadata, names: Container[str]) -> bool:
+    """Any model on the shelf; not one that is a head of another model only."""
+    if metadata.architecture not in plugins.names("models"):
+        return False
+    layers = metadata.for_architecture().get("block_count", 0)
+    return f"blk.{layers - 1}.nextn.eh_proj.weight" not in names
+
+
+def read(metadata: Metadata) -> DraftModelConfig:
+    name = metadata.architecture
+    architecture: Architecture = plugins.find("models", name)
+    return DraftModelConfig(metadata.source, name, architecture.read(metadata, RopeOverrides()))
+
+
+def check(config: DraftModelConfig, target: Shared, options: SpecOptions) -> None:
+    own = config.model.vocabulary
+    if abs(own - target.vocabulary) > PADDING:
+        raise BadModel(
+            f"'{config.source}' has {own:,} tokens and the model {target.vocabulary:,}; "
+            f"vocabularies that fit differ by {PADDING} at most",
+            hint="use a draft of the model's own family",
+        )
+
+
+def layout(config: DraftModelConfig, present: Container[str]) -> Layout:
+    return config.plugin.layout(config.model, present)
+
+
+def build(config: DraftModelConfig, tensors: Tensors, setting: Setting) -> Drafter:
+    model = config.plugin.build(config.model, tensors, setting.device, setting.plan)
+    weight_bytes = tensors.weight_bytes(setting.device.bytes_per_weight)
+    return DraftModel(model, setting.target, setting.options, weight_bytes)
+
+
+PLUGIN = FileKind(claims, read, check, layout, build)
