@@ -6,19 +6,24 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.kernels.devices import PRESENT, poisoned
 from turbodflash_engine.cache import Cache, DenseLayer
 from turbodflash_engine.errors import DoesNotFit
-from turbodflash_kernels.device import open_device
 from turbodflash_kernels.op import Rope
 
 CAPACITY = 64
-HEADS, HEAD_DIM = 2, 4
+HEADS, HEAD_DIM = 2, 16
+FORMATS = ("f32", "f16")
 
 tokens = st.lists(st.integers(0, 99), min_size=1, max_size=6)
 blocks = st.lists(st.tuples(tokens, st.integers(0, 6)), max_size=8)
+trees = st.lists(st.tuples(tokens, st.sets(st.integers(1, 5))), max_size=8)
+"""The tokens of each, and which of its rows, beside the root, are on the path that is kept."""
+
+on_every_device = pytest.mark.parametrize("device", PRESENT)
 
 
 class Recurrent:
@@ -34,14 +39,14 @@ class Recurrent:
         self.trail.append(token)
         self.state = (self.state * 31 + token) % 1_000_003
 
-    def mark(self) -> int:
+    def mark(self, length: int) -> int:
         self.trail = []
         return self.state
 
-    def restore(self, mark: int, keep: int) -> None:
-        kept, self.state = self.trail[:keep], mark
-        for token in kept:
-            self.feed(token)
+    def restore(self, mark: int, kept: Sequence[int]) -> None:
+        trail, self.state = self.trail, mark
+        for row in kept:
+            self.feed(trail[row])
 
     def truncate(self, length: int) -> None:
         assert not length
@@ -51,10 +56,9 @@ class Recurrent:
 class Memory:
     """A stack of a dense and a recurrent layer, fed without a model."""
 
-    def __init__(self) -> None:
-        device = open_device("reference")
-        device.poison = True
-        self.kv = device.kv("f32", "f32", CAPACITY, HEADS, HEAD_DIM, HEAD_DIM)
+    def __init__(self, name: str = "reference", format: str = "f32") -> None:
+        self.device = device = poisoned(name)
+        self.kv = device.kv(format, format, CAPACITY, HEADS, HEAD_DIM, HEAD_DIM)
         still = Rope("norm", HEAD_DIM, np.zeros(HEAD_DIM // 2, np.float32))
         shape = {"heads": HEADS, "kv_heads": HEADS, "head_dim": HEAD_DIM}
         self.store = device.bind("rope_store", kv=self.kv, **shape, rope=still)
@@ -63,7 +67,8 @@ class Memory:
 
     def feed(self, block: Sequence[int]) -> None:
         rows = np.repeat(np.array(block, np.float32)[:, None], 3 * HEADS * HEAD_DIM, axis=1)
-        self.store(rows, np.arange(len(block), dtype=np.int32) + self.cache.length)
+        slots = np.arange(len(block), dtype=np.int32) + self.cache.length
+        self.store(self.device.upload(rows), self.device.upload(slots))
         for token in block:
             self.recurrent.feed(token)
         self.cache.advance(len(block))
@@ -73,6 +78,7 @@ class Memory:
         return self.cache.length, k.tolist(), v.tolist(), self.recurrent.state
 
 
+@settings(deadline=None)
 @given(blocks)
 def test_keeping_n_of_a_block_is_the_same_as_feeding_only_those(
     blocks: list[tuple[list[int], int]],
@@ -87,6 +93,24 @@ def test_keeping_n_of_a_block_is_the_same_as_feeding_only_those(
     assert tried.contents() == straight.contents()
 
 
+@pytest.mark.parametrize("format", FORMATS)
+@on_every_device
+@settings(deadline=None)
+@given(trees)
+def test_keeping_a_path_of_a_tree_is_the_same_as_feeding_only_that(
+    device: str, format: str, trees: list[tuple[list[int], set[int]]]
+) -> None:
+    tried, straight = Memory(device, format), Memory(device, format)
+    for tree, below in trees:
+        path = [0, *sorted(row for row in below if row < len(tree))]
+        with tried.cache.trial() as trial:
+            tried.feed(tree)
+            trial.keep_path(path)
+        straight.feed([tree[row] for row in path])
+    assert tried.contents() == straight.contents()
+
+
+@settings(deadline=None)
 @given(tokens, tokens, st.booleans())
 def test_an_exception_keeps_nothing(before: list[int], block: list[int], claimed: bool) -> None:
     memory = Memory()
@@ -105,6 +129,7 @@ def test_an_exception_keeps_nothing(before: list[int], block: list[int], claimed
     assert memory.contents() == contents
 
 
+@settings(deadline=None)
 @given(tokens, st.integers(0, 6))
 def test_a_dense_cache_is_cut_to_any_beginning(block: list[int], wanted: int) -> None:
     length = min(wanted, len(block))
@@ -128,6 +153,20 @@ def test_more_than_was_fed_cannot_be_kept(claim: int) -> None:
 
     with pytest.raises(ValueError, match=f"cannot keep {claim} tokens of a trial that was fed 3"):
         overclaim()
+    assert memory.cache.length == 0
+
+
+@pytest.mark.parametrize("path", [[], [1], [0, 2, 1], [0, 1, 1], [0, 3], [-1, 0]], ids=str)
+def test_what_is_no_path_from_the_root_cannot_be_kept(path: list[int]) -> None:
+    memory = Memory()
+
+    def misclaim() -> None:
+        with memory.cache.trial() as trial:
+            memory.feed([1, 2, 3])
+            trial.keep_path(path)
+
+    with pytest.raises(ValueError, match="is no path from row 0 of a trial that was fed 3"):
+        misclaim()
     assert memory.cache.length == 0
 
 

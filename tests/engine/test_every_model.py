@@ -6,11 +6,13 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from tests.engine.tiny_models import build, golden, made, tensors_of, tiny
+from tests.engine.tiny_models import all_rows, build, golden, made, path_of, tensors_of, tiny
 from tests.kernels.devices import PRESENT
 from turbodflash_engine import plugins
 from turbodflash_engine.errors import BadModel, DoesNotFit
+from turbodflash_engine.loading import load
 from turbodflash_engine.models._base import Architecture, Model
+from turbodflash_engine.options import LoadOptions
 from turbodflash_kernels.device import open_device
 
 ARCHITECTURES = plugins.names("models")
@@ -40,6 +42,16 @@ def test_a_model_file_offers_what_an_architecture_is(name: str) -> None:
     assert isinstance(plugins.find("models", name), Architecture)
 
 
+@every_model_and_device
+def test_a_file_loads_with_its_tokenizer(name: str, device: str) -> None:
+    loaded = load(LoadOptions(path_of(name), context=256, device=device))
+    recorded = golden(name)
+    assert loaded.info.architecture == name
+    assert loaded.tokenizer.vocab_size == loaded.model.vocabulary == recorded["logits"].shape[1]
+    best = loaded.model([int(token) for token in recorded["tokens"]]).logits[0].argmax()
+    assert best == recorded["greedy_tokens"][0]
+
+
 @pytest.mark.parametrize("sizes", [[1], [7], [64], [3, 1, 16, 17, 2, 40]], ids=str)
 @every_model_and_device
 def test_passes_of_any_size_give_the_same_bits(name: str, device: str, sizes: list[int]) -> None:
@@ -47,6 +59,17 @@ def test_passes_of_any_size_give_the_same_bits(name: str, device: str, sizes: li
     whole = fed_in(tiny(name, open_device(device), "f16"), tokens, [len(tokens)])
     parts = fed_in(tiny(name, open_device(device), "f16"), tokens, list(sizes))
     np.testing.assert_array_equal(parts, whole)
+
+
+@every_model_and_device
+def test_a_pass_of_few_rows_is_as_many_passes_of_one(name: str, device: str) -> None:
+    opened, tokens = open_device(device), long_prompt(name)[:17]
+    model = tiny(name, opened, "f16")
+    single = [all_rows(opened, model, [token]) for token in tokens]
+    for count in range(2, 18):
+        model.cache.truncate(0)
+        together = all_rows(opened, model, tokens[:count])
+        np.testing.assert_array_equal(together, np.concatenate(single[:count]))
 
 
 @every_model_and_device

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 from pathlib import Path
 
 import numpy as np
@@ -11,18 +12,20 @@ import pytest
 from numpy.typing import NDArray
 
 from tests.engine.tiny_models import build, golden, tiny
-from tests.golden_files import GOLDEN, shared_golden
+from tests.golden_files import GOLDEN, golden_models
 from tests.kernels.devices import PRESENT
+from turbodflash_engine import plugins
 from turbodflash_engine.gguf import open_gguf
 from turbodflash_engine.models._base import Model
 from turbodflash_kernels.device import open_device
 
+ON_EVERY_DEVICE = [(name, device) for name in plugins.names("models") for device in PRESENT]
+every_model_and_device = pytest.mark.parametrize(("name", "device"), ON_EVERY_DEVICE)
+
 QUANTISED = sorted(
-    {
-        path.name.removeprefix("tiny-llama-q-").removesuffix(".gguf.xz")
-        for path in [*(GOLDEN / "models").iterdir(), *shared_golden("models/*")]
-        if path.name.startswith("tiny-llama-q-")
-    }
+    match.groups()
+    for path in golden_models()
+    if (match := re.fullmatch(r"tiny-(llama-q|qwen3-q)-(.+)\.gguf\.xz", path.name))
 )
 
 
@@ -34,26 +37,26 @@ def all_logits(model: Model, tokens: NDArray[np.int32]) -> NDArray[np.float32]:
     return model([int(token) for token in tokens], logits=len(tokens)).logits.copy()
 
 
-@pytest.mark.parametrize("device", PRESENT)
-def test_a_prompt_has_the_recorded_logits(device: str) -> None:
-    recorded = golden("llama")
-    logits = all_logits(tiny("llama", open_device(device)), recorded["tokens"])
+@every_model_and_device
+def test_a_prompt_has_the_recorded_logits(name: str, device: str) -> None:
+    recorded = golden(name)
+    logits = all_logits(tiny(name, open_device(device)), recorded["tokens"])
     assert worst(logits, recorded["logits"]) <= recorded["atol"]
     assert logits[-1].argmax() == recorded["greedy_tokens"][0]
 
 
-@pytest.mark.parametrize("device", PRESENT)
-def test_a_long_prompt_has_the_recorded_logits(device: str) -> None:
-    recorded = golden("llama")
-    logits = all_logits(tiny("llama", open_device(device)), recorded["long_tokens"])
+@every_model_and_device
+def test_a_long_prompt_has_the_recorded_logits(name: str, device: str) -> None:
+    recorded = golden(name)
+    logits = all_logits(tiny(name, open_device(device)), recorded["long_tokens"])
     assert worst(logits[-32:], recorded["long_logits_last32"]) <= recorded["atol"]
     np.testing.assert_array_equal(logits.argmax(axis=1), recorded["long_argmax"])
 
 
-@pytest.mark.parametrize("device", PRESENT)
-def test_steps_have_the_recorded_logits(device: str) -> None:
-    recorded = golden("llama")
-    model = tiny("llama", open_device(device))
+@every_model_and_device
+def test_steps_have_the_recorded_logits(name: str, device: str) -> None:
+    recorded = golden(name)
+    model = tiny(name, open_device(device))
     model([int(token) for token in recorded["tokens"]])
     for step, token in enumerate(recorded["greedy_tokens"][:-1]):
         logits = model([int(token)]).logits[0]
@@ -61,23 +64,22 @@ def test_steps_have_the_recorded_logits(device: str) -> None:
         assert logits.argmax() == recorded["greedy_tokens"][step + 1]
 
 
-@pytest.mark.parametrize("device", PRESENT)
-def test_taps_have_the_recorded_residual_stream(device: str) -> None:
-    recorded = golden("llama")
-    opened = open_device(device)
-    model = tiny("llama", opened)
-    tokens = [int(token) for token in recorded["tokens"]]
-    taps = model(tokens, taps=(3, 0, 2)).taps
-    for tap, layer in zip(taps, (3, 0, 2), strict=True):
+@every_model_and_device
+def test_taps_have_the_recorded_residual_stream(name: str, device: str) -> None:
+    recorded, opened = golden(name), open_device(device)
+    model, layers = tiny(name, opened), len(recorded["layer_inputs"])
+    last_to_first = tuple(reversed(range(layers)))
+    taps = model([int(token) for token in recorded["tokens"]], taps=last_to_first).taps
+    for layer, tap in zip(last_to_first, taps, strict=True):
         assert worst(opened.read(tap), recorded["layer_inputs"][layer]) <= recorded["atol"]
 
 
-@pytest.mark.parametrize("kind", QUANTISED)
+@pytest.mark.parametrize(("family", "kind"), QUANTISED)
 @pytest.mark.parametrize("device", PRESENT)
-def test_quantised_models_are_as_close_as_promised(device: str, kind: str) -> None:
+def test_quantised_models_are_as_close_as_promised(device: str, family: str, kind: str) -> None:
     """A device that rounds activations may be as far off as the field's usual program is."""
-    recorded = golden("llama-q-quant")
-    logits = all_logits(tiny(f"llama-q-{kind}", open_device(device)), recorded["tokens"])
+    recorded = golden(f"{family}-quant")
+    logits = all_logits(tiny(f"{family}-{kind}", open_device(device)), recorded["tokens"])
     allowed = 1e-4 if device == "reference" else recorded[f"{kind}_stock_vs_exact"]
     assert worst(logits[-24:], recorded[f"{kind}_exact_last24"]) <= allowed
 

@@ -11,7 +11,7 @@ from turbodflash_engine.errors import BadModel
 from turbodflash_engine.layers.rope import RopeOverrides
 from turbodflash_engine.layers.tensors import Info
 from turbodflash_engine.metadata import Metadata
-from turbodflash_engine.models.llama import LlamaConfig
+from turbodflash_engine.models.llama import PLUGIN
 from turbodflash_kernels.device import open_device
 
 TOKENS = [int(token) for token in golden("llama")["tokens"]]
@@ -125,11 +125,11 @@ def test_a_person_overrides_the_file() -> None:
 )
 def test_what_cannot_be_computed_is_refused(keys: dict[str, object], message: str) -> None:
     with pytest.raises(BadModel, match=message):
-        LlamaConfig.read(changed(**keys), RopeOverrides())
+        PLUGIN.read(changed(**keys), RopeOverrides())
 
 
 def test_sizes_may_differ_by_layer() -> None:
-    config = LlamaConfig.read(
+    config = PLUGIN.read(
         changed(
             llama__attention__head_count_kv=np.array([2, 3, 6, 1], np.int32),
             llama__feed_forward_length=np.array([160, 96, 160, 32], np.int32),

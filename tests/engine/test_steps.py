@@ -22,11 +22,13 @@ ROWS, COLS = 40, 32
 
 
 class Counting(ReferenceDevice):
-    captures = 0
+    def __init__(self) -> None:
+        super().__init__()
+        self.threads: list[int] = []
 
-    def capture(self, step: Callable[[], T]) -> Callable[[], T]:
-        self.captures += 1
-        return super().capture(step)
+    def capture(self, step: Callable[[], T], threads: int = 0) -> Callable[[], T]:
+        self.threads.append(threads)
+        return super().capture(step, threads)
 
 
 def ids(*tokens: int) -> NDArray[np.int32]:
@@ -39,7 +41,7 @@ def captures(sizes: list[int]) -> int:
     steps: Steps[int, Array] = Steps(device, lambda key, tokens: tokens)
     for size in sizes:
         assert len(steps(size, np.zeros(size, np.int32))) == size
-    return device.captures
+    return len(device.threads)
 
 
 @given(st.lists(st.integers(1, FEW_ROWS)))
@@ -54,6 +56,14 @@ def test_a_chunk_and_a_rest_beside_few_rows_stay_captured(sizes: list[int]) -> N
 
 def test_of_the_wide_ones_the_one_used_longest_ago_is_forgotten() -> None:
     assert captures([17, 18, 17, 19, 17, 18]) == 4
+
+
+def test_every_variant_is_captured_for_the_same_threads() -> None:
+    device = Counting()
+    steps: Steps[int, Array] = Steps(device, lambda key, tokens: tokens, threads=3)
+    for size in (1, 40):
+        steps(size, np.zeros(size, np.int32))
+    assert device.threads == [3, 3]
 
 
 @pytest.mark.parametrize("name", PRESENT)

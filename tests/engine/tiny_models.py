@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import lzma
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -95,3 +95,12 @@ def build(
 
 def tiny(name: str, device: Device, kv: str = "f32") -> Model:
     return build(*tensors_of(name), device, kv=kv)
+
+
+def all_rows(
+    device: Device, model: Model, tokens: Sequence[int], parents: Sequence[int] | None = None
+) -> NDArray[np.float32]:
+    """All that a pass says of each row, [n, numbers]: the logits and every tap."""
+    layers = tuple(range(model.shared.layers))
+    output = model(tokens, len(tokens), layers, parents)
+    return np.concatenate([output.logits, *map(device.read, output.taps)], axis=1)

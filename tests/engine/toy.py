@@ -54,11 +54,11 @@ class ToyLayer:
     def __init__(self) -> None:
         self.tokens: list[int] = []
 
-    def mark(self) -> int:
-        return len(self.tokens)
+    def mark(self, length: int) -> int:
+        return length
 
-    def restore(self, mark: int, keep: int) -> None:
-        del self.tokens[mark + keep :]
+    def restore(self, mark: int, kept: Sequence[int]) -> None:
+        self.tokens[mark:] = [self.tokens[mark + row] for row in kept]
 
     def truncate(self, length: int) -> None:
         del self.tokens[length:]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from turbodflash_kernels.device import KV
 
 
@@ -9,7 +11,7 @@ class DenseLayer:
     """Keys and values live in the slot of their position, and no token looks past its own.
 
     So there is nothing to undo: a slot past the length of the stack is never read before it is
-    written again.
+    written again. The rows of a tree lie one after the other until it is known which of them stay.
     """
 
     def __init__(self, kv: KV) -> None:
@@ -19,11 +21,13 @@ class DenseLayer:
     def nbytes(self) -> int:
         return self.kv.nbytes
 
-    def mark(self) -> None:
-        return None
+    def mark(self, length: int) -> int:
+        return length
 
-    def restore(self, mark: None, keep: int) -> None:
-        pass
+    def restore(self, mark: int, kept: Sequence[int]) -> None:
+        in_place = sum(row == index for index, row in enumerate(kept))
+        if in_place < len(kept):
+            self.kv.move([mark + row for row in kept[in_place:]], mark + in_place)
 
     def truncate(self, length: int) -> None:
         pass

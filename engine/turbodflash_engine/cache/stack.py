@@ -15,12 +15,15 @@ class Layer(Protocol):
     @property
     def nbytes(self) -> int: ...
 
-    def mark(self) -> Any:
-        """Called before tokens that may be wrong: whatever `restore` will need."""
+    def mark(self, length: int) -> Any:
+        """Called before tokens that may be wrong, after `length` others: what `restore` needs."""
         ...
 
-    def restore(self, mark: Any, keep: int) -> None:
-        """Become what the layer had been after `mark` and the first `keep` tokens since."""
+    def restore(self, mark: Any, kept: Sequence[int]) -> None:
+        """Become what the layer had been after `mark`, had only these of the tokens since come.
+
+        kept: which of them, counted from 0, in order.
+        """
         ...
 
     def truncate(self, length: int) -> None:
@@ -29,19 +32,33 @@ class Layer(Protocol):
 
 
 class Trial:
-    """Tokens that may be wrong; how many of them count is said by `keep`."""
+    """Tokens that may be wrong; which of them count is said by `keep` or `keep_path`."""
 
     def __init__(self, cache: Cache) -> None:
         self._cache = cache
         self.start = cache.length
-        self.kept = 0
+        self.kept: Sequence[int] = ()
+
+    @property
+    def fed(self) -> int:
+        """Tokens that came since the trial began."""
+        return self._cache.length - self.start
 
     def keep(self, count: int) -> None:
         """The first `count` tokens fed since the trial began have happened, the rest have not."""
-        fed = self._cache.length - self.start
-        if not 0 <= count <= fed:
-            raise ValueError(f"cannot keep {count} tokens of a trial that was fed {fed}")
-        self.kept = count
+        if not 0 <= count <= self.fed:
+            raise ValueError(f"cannot keep {count} tokens of a trial that was fed {self.fed}")
+        self.kept = range(count)
+
+    def keep_path(self, rows: Sequence[int]) -> None:
+        """Of a tree, the tokens of these rows have happened, one after the other.
+
+        rows: from the root, row 0, down; each the parent of the next.
+        """
+        path = list(rows)
+        if path[:1] != [0] or path != sorted(set(path)) or path[-1] >= self.fed:
+            raise ValueError(f"{path} is no path from row 0 of a trial that was fed {self.fed}")
+        self.kept = path
 
 
 class Cache:
@@ -84,14 +101,14 @@ class Cache:
 
         That holds after an exception too, so nobody can leave half a block behind.
         """
-        marks = [layer.mark() for layer in self.layers]
+        marks = [layer.mark(self.length) for layer in self.layers]
         trial = Trial(self)
         try:
             yield trial
         except BaseException:
-            trial.kept = 0
+            trial.kept = ()
             raise
         finally:
             for layer, mark in zip(self.layers, marks, strict=True):
                 layer.restore(mark, trial.kept)
-            self.length = trial.start + trial.kept
+            self.length = trial.start + len(trial.kept)

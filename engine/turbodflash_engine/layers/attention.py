@@ -11,13 +11,29 @@ from turbodflash_kernels.device import Device
 from turbodflash_kernels.op import Array, RmsNorm, Rope
 
 
+class Places(NamedTuple):
+    """Where the rows of a pass stand: arrays i32[n].
+
+    slots, parents: of a tree, whose rows lie in slots in row order (see the op `attend`); in a
+    chain a row lies at its position.
+    """
+
+    positions: Array
+    slots: Array | None = None
+    parents: Array | None = None
+
+
+QK_NORMS = ("attn_q_norm", "attn_k_norm")
+
+
 class AttentionShape(NamedTuple):
-    """width: of the residual stream."""
+    """width: of the residual stream. qk_norms: queries and keys are normed, head by head."""
 
     width: int
     heads: int
     kv_heads: int
     head_dim: int
+    qk_norms: bool = False
 
     @property
     def qkv(self) -> dict[str, int]:
@@ -39,6 +55,8 @@ def attention_layout(prefix: str, shape: AttentionShape, present: Container[str]
     for name, size in rows.items():
         layout.required[f"{prefix}{name}.weight"] = (shape.width, size)
         layout.optional[f"{prefix}{name}.bias"] = (size,)
+    if shape.qk_norms:
+        layout.required |= {f"{prefix}{name}.weight": (shape.head_dim,) for name in QK_NORMS}
     return layout
 
 
@@ -57,9 +75,15 @@ class Attention:
         memory: DenseLayer,
     ) -> None:
         heads = {"heads": shape.heads, "kv_heads": shape.kv_heads, "head_dim": shape.head_dim}
-        norm = device.upload(tensors.vector(f"{prefix}attn_norm.weight"))
-        self._qkv = _fused(device, tensors, prefix, shape, RmsNorm(norm, eps))
-        self._store = device.bind("rope_store", kv=memory.kv, **heads, rope=rope)
+
+        def norm(name: str) -> RmsNorm:
+            return RmsNorm(device.upload(tensors.vector(f"{prefix}{name}.weight")), eps)
+
+        self._qkv = _fused(device, tensors, prefix, shape, norm("attn_norm"))
+        q_norm, k_norm = map(norm, QK_NORMS) if shape.qk_norms else (None, None)
+        self._store = device.bind(
+            "rope_store", kv=memory.kv, **heads, rope=rope, q_norm=q_norm, k_norm=k_norm
+        )
         scale = shape.head_dim**-0.5
         self._attend = device.bind("attend", kv=memory.kv, **heads, scale=scale)
         bias = tensors.vectors([f"{prefix}attn_output.bias"], [shape.width])
@@ -72,13 +96,14 @@ class Attention:
             bias=None if bias is None else device.upload(bias),
         )
 
-    def __call__(self, x: Array, positions: Array, last: int) -> Array:
+    def __call__(self, x: Array, places: Places, last: int) -> Array:
         """x f32[n, width] -> f32[last, width], the last rows; all n are remembered."""
-        q = self._store(self._qkv(x), positions)
+        positions, slots, parents = places
+        q = self._store(self._qkv(x), positions, slots)
         first = x.shape[0] - last
-        if first:
-            q, x, positions = q[first:], x[first:], positions[first:]
-        return self._output(self._attend(q, positions), x)
+        if parents is not None:
+            return self._output(self._attend(q, positions, parents)[first:], x[first:])
+        return self._output(self._attend(q[first:], positions[first:]), x[first:])
 
 
 def _fused(

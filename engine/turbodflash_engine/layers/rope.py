@@ -9,10 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from turbodflash_engine.errors import BadModel
+from turbodflash_engine.layers.tensors import Layout, Tensors
 from turbodflash_engine.metadata import Metadata
 from turbodflash_kernels.op import Rope
 
 Scaling = Literal["none", "linear", "yarn", "longrope"]
+
+DIVISORS = "rope_freqs.weight"
+LONG, SHORT = "rope_factors_long.weight", "rope_factors_short.weight"
 
 SCALINGS = ("none", "linear", "yarn", "longrope")
 BETA_FAST, BETA_SLOW = 32.0, 1.0
@@ -77,6 +81,21 @@ class RopeConfig(NamedTuple):
             scaled = scaled * (1 - alone) + frequency * alone
             magnitude *= 1 - 0.1 * math.log(self.freq_scale)
         return Rope(kind, n_rot, scaled.astype(np.float32), magnitude)
+
+    def divisors_layout(self, n_rot: int) -> Layout:
+        """The tensors of divisors that a file may bring."""
+        names = (DIVISORS, LONG, SHORT) if self.scaling == "longrope" else (DIVISORS,)
+        return Layout(optional=dict.fromkeys(names, (n_rot // 2,)))
+
+    def divisors(self, tensors: Tensors, positions: int) -> NDArray[np.float32] | None:
+        """The file's divisors f32[n_rot / 2] for a cache of so many positions.
+
+        longrope has two sets, for contexts up to the original one and for longer ones.
+        """
+        name = DIVISORS
+        if self.scaling == "longrope" and LONG in tensors and SHORT in tensors:
+            name = LONG if positions > self.original_context else SHORT
+        return tensors.vector(name) if name in tensors else None
 
     def _share_left_alone(self, n_rot: int) -> NDArray[np.float64]:
         """YaRN's ramp [n_rot / 2]: 1 for fast pairs, 0 for slow ones."""

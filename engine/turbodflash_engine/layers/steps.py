@@ -29,10 +29,11 @@ class Steps(Generic[Key, Result]):
 
     step: (key, *input buffers) -> arrays. The key says all that its ops depend on beside the
     contents of the inputs: shapes included, lengths and positions not.
+    threads: see `Device.capture`.
     """
 
-    def __init__(self, device: Device, step: Callable[..., Result]) -> None:
-        self._device, self._step = device, step
+    def __init__(self, device: Device, step: Callable[..., Result], threads: int = 0) -> None:
+        self._device, self._step, self._threads = device, step, threads
         self._few: dict[Key, _Captured[Result]] = {}
         self._wide: dict[Key, _Captured[Result]] = {}
 
@@ -58,4 +59,5 @@ class Steps(Generic[Key, Result]):
 
     def _captured(self, key: Key, inputs: tuple[NDArray[Any], ...]) -> _Captured[Result]:
         buffers = tuple(self._device.upload(values) for values in inputs)
-        return _Captured(buffers, self._device.capture(lambda: self._step(key, *buffers)))
+        run = self._device.capture(lambda: self._step(key, *buffers), self._threads)
+        return _Captured(buffers, run)

@@ -53,9 +53,18 @@ class Model(Protocol):
     def vocabulary(self) -> int: ...
 
     def __call__(
-        self, tokens: Sequence[int], logits: int = 1, taps: tuple[int, ...] = ()
+        self,
+        tokens: Sequence[int],
+        logits: int = 1,
+        taps: tuple[int, ...] = (),
+        parents: Sequence[int] | None = None,
     ) -> Output:
-        """Read the tokens after those in the cache. logits: of how many of the last rows."""
+        """Read the tokens after those in the cache. logits: of how many of the last rows.
+
+        parents: the tokens are a tree, and this is the row of each one's parent: -1 for row 0, the
+        root, and an earlier row for the others. A row then sees its ancestors alone, and has the
+        bits that it has in a chain of them. Only within a trial, which keeps one path.
+        """
         ...
 
 

@@ -1,4 +1,4 @@
-"""The run that decoder models share: embed, blocks, head, captured once per number of rows."""
+"""The run that decoder models share: embed, blocks, head, captured once per shape of a pass."""
 
 from __future__ import annotations
 
@@ -9,19 +9,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from turbodflash_engine.cache import Cache
+from turbodflash_engine.layers.attention import Places
 from turbodflash_engine.layers.steps import Steps
 from turbodflash_engine.models._base import Output, Shared
 from turbodflash_kernels.device import Device
 from turbodflash_kernels.op import Array
 
-Block: TypeAlias = Callable[[Array, Array, int], Array]
-"""(x f32[n, width], positions, last) -> f32[last, width]; all n rows are remembered."""
+Block: TypeAlias = Callable[[Array, Places, int], Array]
+"""(x f32[n, width], places, last) -> f32[last, width]; all n rows are remembered."""
+
+Result: TypeAlias = tuple[Array, tuple[Array, ...]]
 
 
 class _Key(NamedTuple):
     rows: int
     logits: int
     taps: tuple[int, ...]
+    tree: bool
 
 
 class Decoder:
@@ -42,16 +46,19 @@ class Decoder:
     ) -> None:
         self.cache, self.shared, self.vocabulary = cache, shared, shared.vocabulary
         self._device, self._embed, self._blocks, self._head = device, embed, tuple(blocks), head
-        self._steps: Steps[_Key, tuple[Array, tuple[Array, ...]]] = Steps(device, self._pass)
+        self._steps: Steps[_Key, Result] = Steps(device, self._pass)
 
     def __call__(
-        self, tokens: Sequence[int], logits: int = 1, taps: tuple[int, ...] = ()
+        self,
+        tokens: Sequence[int],
+        logits: int = 1,
+        taps: tuple[int, ...] = (),
+        parents: Sequence[int] | None = None,
     ) -> Output:
         ids = self._checked(tokens, logits, taps)
-        start, stop = self.cache.length, self.cache.length + len(ids)
         self.cache.reserve(len(ids))
-        key = _Key(len(ids), max(logits, 1), tuple(taps))
-        scores, tapped = self._steps(key, ids, np.arange(start, stop, dtype=np.int32))
+        key = _Key(len(ids), max(logits, 1), tuple(taps), parents is not None)
+        scores, tapped = self._steps(key, ids, *_places(self.cache.length, len(ids), parents))
         rows = self._device.read(scores)
         self.cache.advance(len(ids))
         return Output(rows[len(rows) - logits :], tapped)
@@ -70,12 +77,33 @@ class Decoder:
             raise ValueError(f"taps {taps} are not all layers of 0 to {len(self._blocks) - 1}")
         return ids.astype(np.int32)
 
-    def _pass(self, key: _Key, tokens: Array, positions: Array) -> tuple[Array, tuple[Array, ...]]:
+    def _pass(self, key: _Key, tokens: Array, *places: Array) -> Result:
         x = self._embed(tokens)
         tapped = {}
         for index, block in enumerate(self._blocks):
             if index in key.taps:
                 tapped[index] = x
             final = index == len(self._blocks) - 1
-            x = block(x, positions, key.logits if final else key.rows)
+            x = block(x, Places(*places), key.logits if final else key.rows)
         return self._head(x), tuple(tapped[tap] for tap in key.taps)
+
+
+def _places(start: int, rows: int, parents: Sequence[int] | None) -> Sequence[NDArray[np.int32]]:
+    """The contents of `Places` for a pass after `start` tokens."""
+    slots = np.arange(start, start + rows, dtype=np.int32)
+    if parents is None:
+        return (slots,)
+    positions = start + np.array(_depths(parents, rows), np.int32)
+    return positions, slots, np.array(parents, np.int32)
+
+
+def _depths(parents: Sequence[int], rows: int) -> list[int]:
+    """How many ancestors each row of a tree has."""
+    depths: list[int] = []
+    for row, parent in enumerate(parents):
+        if not min(row, 1) - 1 <= parent < row:
+            raise ValueError(f"row {row} of a tree cannot have row {parent} as its parent")
+        depths.append(depths[parent] + 1 if row else 0)
+    if len(depths) != rows:
+        raise ValueError(f"{len(depths)} parents do not make a tree of {rows} tokens")
+    return depths

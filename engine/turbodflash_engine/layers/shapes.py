@@ -1,0 +1,71 @@
+"""Shapes of layers as metadata gives them, checked before anything is computed with them."""
+
+from __future__ import annotations
+
+from turbodflash_engine.errors import BadModel
+from turbodflash_engine.layers.attention import AttentionShape
+from turbodflash_engine.layers.mlp import MlpShape
+from turbodflash_engine.metadata import Metadata
+
+MOST_LAYERS = 4096  # a count beyond it is a damaged file
+
+
+def positive(meta: Metadata, key: str, most: int = 2**31 - 1) -> int:
+    """The whole number of a key that must be there, 1 to `most`; raises BadModel."""
+    return _positive(meta, key, meta.need(key, int), most)
+
+
+def attention_shapes(
+    meta: Metadata, width: int, layers: int, *, qk_norms: bool = False
+) -> tuple[AttentionShape, ...]:
+    """One a layer. Raises BadModel for what attention cannot be computed with.
+
+    qk_norms: queries and keys are normed, which metadata does not say.
+    """
+    all_heads = meta.need_per_layer("attention.head_count", int, layers)
+    all_kv_heads = (
+        meta.need_per_layer("attention.head_count_kv", int, layers)
+        if "attention.head_count_kv" in meta
+        else all_heads
+    )
+    head_dim = _head_dim(meta, width, all_heads[0])
+    shapes = []
+    for heads, kv_heads in zip(all_heads, all_kv_heads, strict=True):
+        _positive(meta, "attention.head_count", heads)
+        if kv_heads < 1 or heads % kv_heads:
+            raise BadModel(
+                f"'{meta.source}' has {heads} query heads over {kv_heads} key heads in a layer; "
+                "expected a multiple"
+            )
+        shapes.append(AttentionShape(width, heads, kv_heads, head_dim, qk_norms))
+    return tuple(shapes)
+
+
+def mlp_shapes(meta: Metadata, width: int, layers: int) -> tuple[MlpShape, ...]:
+    """One a layer; raises BadModel."""
+    key = "feed_forward_length"
+    sizes = meta.need_per_layer(key, int, layers)
+    return tuple(MlpShape(width, _positive(meta, key, size)) for size in sizes)
+
+
+def _head_dim(meta: Metadata, width: int, heads: int) -> int:
+    head_dim = meta.get("attention.key_length", 0) or width // max(heads, 1)
+    for key in ("attention.value_length", "rope.dimension_count"):
+        found = meta.get(key, head_dim)
+        if found != head_dim:
+            raise BadModel(
+                f"'{meta.source}': metadata key '{meta.prefix}{key}' is {found}, "
+                f"expected the size of a head, {head_dim}"
+            )
+    if head_dim < 2 or head_dim % 2:
+        raise BadModel(f"'{meta.source}' has heads of size {head_dim}, expected an even size")
+    return head_dim
+
+
+def _positive(meta: Metadata, key: str, value: int, most: int = 2**31 - 1) -> int:
+    if not 1 <= value <= most:
+        raise BadModel(
+            f"'{meta.source}': metadata key '{meta.prefix}{key}' is {value:,}, "
+            f"expected 1 to {most:,}"
+        )
+    return value

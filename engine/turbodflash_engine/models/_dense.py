@@ -1,0 +1,163 @@
+"""What dense models share: attention and a gated feed-forward part in every layer."""
+
+from __future__ import annotations
+
+from collections.abc import Container
+from functools import partial
+from typing import Literal, NamedTuple
+
+from turbodflash_engine.cache import Cache, DenseLayer
+from turbodflash_engine.errors import BadModel
+from turbodflash_engine.layers.attention import Attention, AttentionShape, Places, attention_layout
+from turbodflash_engine.layers.mlp import Mlp, MlpShape, mlp_layout
+from turbodflash_engine.layers.rope import RopeConfig, RopeOverrides
+from turbodflash_engine.layers.shapes import MOST_LAYERS, attention_shapes, mlp_shapes, positive
+from turbodflash_engine.layers.tensors import Layout, Tensors
+from turbodflash_engine.metadata import Metadata
+from turbodflash_engine.models._base import Architecture, CachePlan, Shared
+from turbodflash_engine.models._decoder import Block, Decoder
+from turbodflash_kernels.device import Device
+from turbodflash_kernels.op import Array, RmsNorm, Rope
+
+EMBEDDING, HEAD, NORM = "token_embd.weight", "output.weight", "output_norm.weight"
+
+
+class Traits(NamedTuple):
+    """In what dense architectures differ.
+
+    pairs: the elements that rotate together (see `Rope`). qk_norms: queries and keys are normed,
+    head by head, before they are rotated. divisors: a file may bring divisors of frequencies.
+    """
+
+    pairs: Literal["norm", "neox"]
+    qk_norms: bool = False
+    divisors: bool = False
+
+
+def dense(traits: Traits) -> Architecture:
+    """The architecture with these traits."""
+    return Architecture(partial(DenseConfig.read, traits), layout, build)
+
+
+class DenseConfig(NamedTuple):
+    """attention, mlp: one shape a layer. context: positions the model was trained on."""
+
+    traits: Traits
+    width: int
+    vocabulary: int
+    context: int
+    eps: float
+    attention: tuple[AttentionShape, ...]
+    mlp: tuple[MlpShape, ...]
+    rope: RopeConfig
+
+    @classmethod
+    def read(cls, traits: Traits, metadata: Metadata, overrides: RopeOverrides) -> DenseConfig:
+        meta = metadata.for_architecture()
+        layers = positive(meta, "block_count", MOST_LAYERS)
+        width = positive(meta, "embedding_length")
+        _refuse_experts(meta)
+        return cls(
+            traits=traits,
+            width=width,
+            vocabulary=_vocabulary(meta),
+            context=positive(meta, "context_length"),
+            eps=meta.need("attention.layer_norm_rms_epsilon", float),
+            attention=attention_shapes(meta, width, layers, qk_norms=traits.qk_norms),
+            mlp=mlp_shapes(meta, width, layers),
+            rope=RopeConfig.read(meta, overrides),
+        )
+
+    @property
+    def layers(self) -> int:
+        return len(self.attention)
+
+    @property
+    def head_dim(self) -> int:
+        return self.attention[0].head_dim
+
+    @property
+    def kv_values(self) -> tuple[int, int]:
+        values = sum(shape.kv_heads * shape.head_dim for shape in self.attention)
+        return values, values
+
+    @property
+    def scratch_values(self) -> int:
+        return max(
+            3 * self.width + 2 * sum(attention.qkv.values()) + 2 * mlp.hidden
+            for attention, mlp in zip(self.attention, self.mlp, strict=True)
+        )
+
+
+def layout(config: DenseConfig, present: Container[str]) -> Layout:
+    table = (config.width, config.vocabulary)
+    wanted = Layout({EMBEDDING: table, NORM: (config.width,)}, {HEAD: table})
+    if config.traits.divisors:
+        wanted.add(config.rope.divisors_layout(config.head_dim))
+    for index, (attention, mlp) in enumerate(zip(config.attention, config.mlp, strict=True)):
+        wanted.add(attention_layout(f"blk.{index}.", attention, present))
+        wanted.add(mlp_layout(f"blk.{index}.", mlp))
+    return wanted
+
+
+def build(config: DenseConfig, tensors: Tensors, device: Device, plan: CachePlan) -> Decoder:
+    memory = [_memory(device, plan, shape) for shape in config.attention]
+    embedding = device.pack([tensors.part(EMBEDDING)], config.width)
+    rope = _rope(config, tensors, plan.positions)
+    blocks = [
+        _block(device, tensors, config, index, rope, layer) for index, layer in enumerate(memory)
+    ]
+    head = embedding
+    if HEAD in tensors:
+        head = device.pack([tensors.part(HEAD)], config.width)
+    norm = RmsNorm(device.upload(tensors.vector(NORM)), config.eps)
+    return Decoder(
+        device,
+        embed=device.bind("embed", table=embedding, scale=1.0),
+        blocks=blocks,
+        head=device.bind("linear", weight=head, prologue=norm, bias=None),
+        cache=Cache(memory, plan.positions),
+        shared=Shared(embedding, head, 1.0, config.width, config.layers, config.vocabulary),
+    )
+
+
+def _block(
+    device: Device,
+    tensors: Tensors,
+    config: DenseConfig,
+    index: int,
+    rope: Rope,
+    memory: DenseLayer,
+) -> Block:
+    prefix, shape = f"blk.{index}.", config.attention[index]
+    attention = Attention(device, tensors, prefix, shape, eps=config.eps, rope=rope, memory=memory)
+    mlp = Mlp(device, tensors, prefix, config.mlp[index], eps=config.eps, activation="silu")
+
+    def block(x: Array, places: Places, last: int) -> Array:
+        return mlp(attention(x, places, last))
+
+    return block
+
+
+def _memory(device: Device, plan: CachePlan, shape: AttentionShape) -> DenseLayer:
+    size = (plan.positions, shape.kv_heads, shape.head_dim, shape.head_dim)
+    return DenseLayer(device.kv(plan.format_k, plan.format_v, *size))
+
+
+def _rope(config: DenseConfig, tensors: Tensors, positions: int) -> Rope:
+    rope, traits = config.rope, config.traits
+    divisors = rope.divisors(tensors, positions) if traits.divisors else None
+    return rope.rope(traits.pairs, config.head_dim, divisors)
+
+
+def _vocabulary(meta: Metadata) -> int:
+    return meta.get("vocab_size", 0) or len(meta.root.get("tokenizer.ggml.tokens", []))
+
+
+def _refuse_experts(meta: Metadata) -> None:
+    experts = meta.get("expert_count", 0)
+    if experts:
+        raise BadModel(
+            f"'{meta.source}' is a mixture of {experts} experts, which is not supported yet",
+            hint="use a dense model of this family",
+        )

@@ -1,0 +1,132 @@
+"""A pass over a tree: every row has the bits of its path alone, and one path can be kept."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from tests.engine.tiny_models import all_rows, golden, tiny
+from tests.kernels.devices import PRESENT, poisoned
+from turbodflash_engine import plugins
+
+Floats = NDArray[np.float32]
+AROUND_A_CHUNK = (1, 117, 124, 127, 128)  # attention cuts keys at every 128th position
+
+trees = st.lists(st.integers(0, 10**6), max_size=15).map(
+    lambda draws: (-1, *(draw % row for row, draw in enumerate(draws, 1)))
+)
+"""The parents of random trees of 1 to 16 rows."""
+
+on_everything = pytest.mark.parametrize(
+    ("name", "device", "kv"),
+    [
+        (name, device, kv)
+        for name in plugins.names("models")
+        for device in PRESENT
+        for kv in ("f32", "f16")
+    ],
+)
+few = settings(max_examples=12, deadline=None)  # each is several passes through a model
+
+
+class Subject:
+    """A model that can be put back to any number of tokens of one text."""
+
+    def __init__(self, name: str, device: str, kv: str) -> None:
+        self.device = poisoned(device)
+        self.model = tiny(name, self.device, kv)
+        self.text = [int(token) for token in golden(name)["long_tokens"]]
+        self._known = 0
+
+    def restart(self, at: int) -> None:
+        """The first tokens of the text are in the cache; what was there after them is not."""
+        self.model.cache.truncate(min(at, self._known))
+        if at > self._known:
+            self.model(self.text[self._known : at])
+        self._known = at
+
+    def rows(self, tokens: list[int], parents: tuple[int, ...] | None = None) -> Floats:
+        return all_rows(self.device, self.model, tokens, parents)
+
+
+subject = cache(Subject)
+
+
+def path_to(row: int, parents: tuple[int, ...]) -> list[int]:
+    """Rows from the root down to this one."""
+    return [] if row < 0 else [*path_to(parents[row], parents), row]
+
+
+@few
+@given(parents=trees, start=st.sampled_from(AROUND_A_CHUNK))
+@on_everything
+def test_a_row_has_the_bits_of_its_path_alone(
+    name: str, device: str, kv: str, parents: tuple[int, ...], start: int
+) -> None:
+    tried = subject(name, device, kv)
+    tree = tried.text[-len(parents) :]
+    tried.restart(start)
+    with tried.model.cache.trial():
+        together = tried.rows(tree, parents)
+    for leaf in set(range(len(tree))) - set(parents):
+        path = path_to(leaf, parents)
+        with tried.model.cache.trial():
+            alone = tried.rows([tree[row] for row in path])
+        np.testing.assert_array_equal(together[path], alone)
+
+
+@few
+@given(parents=trees, start=st.sampled_from(AROUND_A_CHUNK), choice=st.integers(0, 15))
+@on_everything
+def test_a_kept_path_is_as_if_it_had_been_fed(
+    name: str, device: str, kv: str, parents: tuple[int, ...], start: int, choice: int
+) -> None:
+    tried = subject(name, device, kv)
+    tree, following = tried.text[-len(parents) :], tried.text[:3]
+    path = path_to(choice % len(tree), parents)
+    tried.restart(start)
+    with tried.model.cache.trial() as trial:
+        tried.model(tree, parents=parents)
+        trial.keep_path(path)
+    assert tried.model.cache.length == start + len(path)
+    kept = tried.rows(following)
+    tried.restart(start)
+    tried.model([tree[row] for row in path])
+    np.testing.assert_array_equal(kept, tried.rows(following))
+
+
+@on_everything
+def test_logits_of_some_rows_are_those_of_all(name: str, device: str, kv: str) -> None:
+    tried = subject(name, device, kv)
+    model, tree, parents = tried.model, tried.text[-6:], (-1, 0, 0, 1, 2, 2)
+    tried.restart(126)
+    with model.cache.trial():
+        everything = model(tree, 6, parents=parents).logits.copy()
+    for count in (0, 1, 4):
+        with model.cache.trial():
+            some = model(tree, count, parents=parents).logits
+            np.testing.assert_array_equal(some, everything[6 - count :])
+
+
+@pytest.mark.parametrize(
+    ("parents", "message"),
+    [
+        ([0, 0, 0], "row 0 of a tree cannot have row 0 as its parent"),
+        ([-1, 0, -1], "row 2 of a tree cannot have row -1"),
+        ([-1, 1, 0], "row 1 of a tree cannot have row 1"),
+        ([-1, 0], "2 parents do not make a tree of 3 tokens"),
+        ([-1, 0, 0, 0], "4 parents do not make a tree of 3 tokens"),
+    ],
+    ids=str,
+)
+def test_what_is_no_tree_is_refused(parents: list[int], message: str) -> None:
+    tried = subject("llama", "reference", "f32")
+    tried.restart(5)
+    with pytest.raises(ValueError, match=message):
+        tried.model(tried.text[:3], parents=parents)
+    assert tried.model.cache.length == 5
