@@ -14,13 +14,16 @@ from turbodflash_cli.paint import Aloud, Manner
 from turbodflash_cli.reader import Reader, open_reader
 from turbodflash_cli.terminal import DIM, PLAIN, Terminal
 from turbodflash_cli.turn import listen
-from turbodflash_engine import DoesNotFit, Finished, SayOptions, TurbodflashError
+from turbodflash_engine import DoesNotFit, Finished, SayOptions, Speculation, TurbodflashError
 
 if TYPE_CHECKING:
     from turbodflash_engine import Session
 
 NEARLY_FULL = 0.75
 """Share of the context from which the prompt line shows how full it is."""
+
+MANY_DRAFTED, FEW_ACCEPTED = 100, 0.25
+"""Tokens after which drafts that are right less often than this are remarked upon, once."""
 
 Message = dict[str, Any]
 
@@ -35,14 +38,22 @@ class Totals:
     new_tokens: int = 0
     prefill_seconds: float = 0.0
     decode_seconds: float = 0.0
-    drafted: int = 0
-    accepted: int = 0
+    speculation: Speculation | None = None
 
     def add(self, finished: Finished) -> None:
         """Count one more answer."""
         self.answers += 1
-        for name in Totals.__slots__[1:]:
+        for name in Totals.__slots__[1:-1]:
             setattr(self, name, getattr(self, name) + getattr(finished, name))
+        did, before = finished.speculation, self.speculation
+        if did is not None:
+            self.speculation = before.plus(did) if before else did
+
+    @property
+    def rarely_right(self) -> bool:
+        """Whether enough was drafted to say that drafting does not help."""
+        did = self.speculation
+        return did is not None and did.drafted >= MANY_DRAFTED and did.acceptance < FEW_ACCEPTED
 
 
 class Chat:
@@ -64,6 +75,8 @@ class Chat:
         self._manner = manner
         self._attempt = 0
         self._show_timings = True
+        self._show_stats = False
+        self._remarked = False
         self._code = 0
 
     def start(
@@ -71,7 +84,7 @@ class Chat:
     ) -> int:
         """Chat until the person leaves; the result is the exit code."""
         self.system = system
-        self._show_timings = output.show_timings
+        self._show_timings, self._show_stats = output.show_timings, output.stats
         self.reader = open_reader(
             self.terminal,
             history=prompt.history,
@@ -139,10 +152,21 @@ class Chat:
             self.terminal.note("[interrupted]")
         report.say_if_full(self.terminal, finished, self.session.info.context)
         if self._show_timings:
-            report.say_timings(self.terminal, finished)
+            report.say_timings(self.terminal, finished, self.session.info.draft)
+        if self._show_stats:
+            report.say_stats(self.terminal, finished, self.session.info.draft)
+        self._remark()
         report.say_details(self.terminal, finished)
         if self.terminal.in_tty:
             self.terminal.say()
+
+    def _remark(self) -> None:
+        """Say once that drafting does not help."""
+        if not self._remarked and self.totals.rarely_right:
+            self._remarked = True
+            self.terminal.note(
+                "The drafts are rarely right; --reasoning off may help, --spec-doctor looks closer."
+            )
 
     def _refuse(self, error: TurbodflashError) -> None:
         self.terminal.end_line()

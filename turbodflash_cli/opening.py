@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from turbodflash_cli import speculation
 from turbodflash_cli.flags import ModelFlags
 from turbodflash_cli.interrupt import leaving_at_once
 from turbodflash_cli.progress import Bar, size
@@ -52,6 +53,7 @@ def open_model(terminal: Terminal, options: LoadOptions) -> Session:
     finally:
         bar.clear()
     _tell(terminal, session)
+    _tell_of_draft(terminal, session, options)
     return session
 
 
@@ -76,6 +78,21 @@ def _tell(terminal: Terminal, session: Session) -> None:
     if session.info.sample_keys:
         keys = ", ".join(session.info.sample_keys)
         terminal.detail(f"sampling defaults from the file: {keys}")
+
+
+def _tell_of_draft(terminal: Terminal, session: Session, options: LoadOptions) -> None:
+    """Who drafts is always said: a draft that is not used must not go unnoticed."""
+    draft = session.info.draft
+    if draft is None or options.spec is None:
+        return
+    terminal.note(speculation.opening(draft))
+    if draft.synthetic:
+        terminal.warn(f"{speculation.NOT_REAL}.")
+    for line in speculation.details(draft):
+        terminal.detail(line)
+    asked = options.spec.n_max
+    if asked is not None and asked > draft.longest:
+        terminal.detail(f"draft: {asked} tokens a step were asked for, {draft.longest} are drafted")
 
 
 def summary(session: Session) -> list[str]:

@@ -5,36 +5,41 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from turbodflash_cli import speculation
 from turbodflash_cli.paint import END_THINKING, START_THINKING
 from turbodflash_cli.terminal import Terminal
 from turbodflash_cli.turn import Answer
 from turbodflash_engine import BadUsage, Finished
 
+if TYPE_CHECKING:
+    from turbodflash_engine import DraftInfo
+
 Message = Mapping[str, Any]
 
 
-def timing_lines(finished: Finished) -> list[str]:
-    """Prompt and generation speed; with a draft a second line."""
-    lines = [
+def timing_lines(finished: Finished, draft: DraftInfo | None = None) -> list[str]:
+    """Prompt and generation speed; with a drafter a second line."""
+    speeds = (
         f"[ Prompt: {finished.prompt_tokens_per_second:.1f} t/s"
         f" | Generation: {finished.tokens_per_second:.1f} t/s ]"
-    ]
-    if finished.drafted:
-        share = 100 * finished.accepted / finished.drafted
-        per_step = (finished.accepted + finished.steps) / finished.steps if finished.steps else 0.0
-        lines.append(
-            f"[ Draft: {share:.1f}% accepted ({finished.accepted}/{finished.drafted})"
-            f" | {per_step:.2f} tokens/step ]"
-        )
-    return lines
+    )
+    drafting = speculation.summary_line(finished, draft)
+    return [speeds, *([drafting] if drafting else [])]
 
 
-def say_timings(terminal: Terminal, finished: Finished) -> None:
+def say_timings(terminal: Terminal, finished: Finished, draft: DraftInfo | None = None) -> None:
     """The timing lines on stderr, after a blank line."""
     terminal.say()
-    for line in timing_lines(finished):
+    for line in timing_lines(finished, draft):
+        terminal.say(line)
+
+
+def say_stats(terminal: Terminal, finished: Finished, draft: DraftInfo | None) -> None:
+    """What `--stats` adds: how the drafting went."""
+    did = finished.speculation
+    for line in ["  no drafting"] if did is None else speculation.table(did, draft):
         terminal.say(line)
 
 
@@ -70,26 +75,31 @@ def timings(finished: Finished) -> dict[str, Any]:
             "predicted", finished.new_tokens, finished.decode_seconds, finished.tokens_per_second
         ),
     }
-    if finished.drafted:
+    did = finished.speculation
+    if did is not None:
         fields |= {
-            "draft_n": finished.drafted,
-            "draft_n_accepted": finished.accepted,
-            "draft_rounds": finished.steps,
+            "draft_n": did.drafted,
+            "draft_n_accepted": did.accepted,
+            "draft_rounds": did.steps,
+            "draft_kind": did.drafter,
         }
     return fields
 
 
-def record(answer: Answer, model: str) -> str:
+def record(answer: Answer, model: str, draft: DraftInfo | None = None) -> str:
     """One JSON object with everything about an answer."""
+    did = answer.finished.speculation
     fields = {
         "text": answer.text,
         "reasoning": answer.reasoning,
         "finish_reason": answer.finished.reason,
         "seed": answer.finished.seed,
         "model": model,
-        "draft": None,
+        "draft": speculation.record(answer.finished, draft),
         "timings": timings(answer.finished),
     }
+    if did is not None and did.synthetic:
+        fields["not_real"] = speculation.NOT_REAL
     return json.dumps(fields, ensure_ascii=False)
 
 

@@ -113,7 +113,7 @@ def answer_once(
             terminal.write(request.prompt if raw else f"{request.prompt}\n")
     answer = listen(session, _events(session, request, options, raw), paint)
     if output.json:
-        terminal.write(report.record(answer, str(session.info.path)) + "\n")
+        terminal.write(report.record(answer, str(session.info.path), session.info.draft) + "\n")
     _close(terminal, session, request, answer, output)
     return INTERRUPTED if answer.interrupted else 0
 
@@ -146,7 +146,9 @@ def _close(
     finished = answer.finished
     report.say_if_full(terminal, finished, session.info.context)
     if output.show_timings:
-        report.say_timings(terminal, finished)
+        report.say_timings(terminal, finished, session.info.draft)
+    if output.stats:
+        report.say_stats(terminal, finished, session.info.draft)
     report.say_details(terminal, finished)
     if output.timings_json is not None:
         report.write_json(output.timings_json, finished)

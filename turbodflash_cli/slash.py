@@ -12,7 +12,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from turbodflash_cli import settings
+from turbodflash_cli import settings, speculation
 from turbodflash_cli.progress import size
 from turbodflash_cli.prompts import read_text
 from turbodflash_engine import BadUsage
@@ -170,7 +170,7 @@ def _think(chat: Chat, rest: str) -> None:
     chat.terminal.note(f"reasoning = {rest or 'on'}")
 
 
-@command("/stats", help="Tokens and speed of this chat.")
+@command("/stats", help="Tokens, speed and drafting of this chat.")
 def _stats(chat: Chat, rest: str) -> None:
     totals, say = chat.totals, chat.terminal.say
     computed = totals.prompt_tokens - totals.cached_tokens
@@ -180,8 +180,9 @@ def _stats(chat: Chat, rest: str) -> None:
     say(f"  generation  {totals.new_tokens} tokens")
     counted = max(totals.new_tokens - totals.answers, 0)
     say(f"              {_speed(counted, totals.decode_seconds)}")
-    if totals.drafted:
-        say(f"  draft       {totals.accepted} of {totals.drafted} tokens accepted")
+    if totals.speculation is not None:
+        for line in speculation.table(totals.speculation, chat.session.info.draft):
+            say(line)
 
 
 @command("/context", help="How full the context is.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import zip_longest
 from typing import NamedTuple
 
 
@@ -91,6 +92,16 @@ class Speculation(NamedTuple):
         """
         reached = [sum(self.histogram[count:]) for count in range(1, len(self.histogram))]
         return tuple(drafts / self.drafts for drafts in reached)
+
+    def plus(self, other: Speculation) -> Speculation:
+        """Both answers together: what was counted adds up, the rest is as in this one."""
+        mine, others = self._asdict(), other._asdict()
+        for name, value in mine.items():
+            if isinstance(value, tuple):
+                mine[name] = tuple(map(sum, zip_longest(value, others[name], fillvalue=0)))
+            elif not isinstance(value, str | bool) and name != "nbytes":
+                mine[name] = value + others[name]
+        return Speculation(**mine)
 
 
 class Finished(NamedTuple):

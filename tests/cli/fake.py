@@ -8,8 +8,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from turbodflash_engine import Event, Finished, SampleOptions, SayOptions, Started, Text
-from turbodflash_engine.info import Memory, ModelInfo
+from turbodflash_engine import (
+    Event,
+    Finished,
+    SampleOptions,
+    SayOptions,
+    Speculation,
+    Started,
+    Text,
+)
+from turbodflash_engine.info import DraftInfo, Memory, ModelInfo
 
 INFO = ModelInfo(
     name="Tiny",
@@ -29,6 +37,42 @@ INFO = ModelInfo(
     sample_keys=(),
     memory=Memory(weights=100_000_000, cache=50_000_000, scratch=1_000_000),
 )
+
+
+DRAFT = DraftInfo(
+    kind="draft-dflash",
+    path=Path("weak.gguf"),
+    taps=(2, 15, 28),
+    longest=15,
+    memory=Memory(weights=22_000_000, cache=9_000_000, scratch=0),
+    file_bytes=22_974_112,
+    parameters=21_600_000,
+    context=4096,
+)
+
+DID = Speculation(
+    drafter="draft-dflash",
+    steps=41,
+    drafts=41,
+    probes=1,
+    drafted=615,
+    tested=280,
+    accepted=246,
+    emitted=287,
+    widths=(*(0,) * 15, 41),
+    histogram=(0, 0, 0, 0, 0, 0, 41),
+    seconds_draft=0.25,
+    seconds_verify=1.5,
+    seconds_observe=0.125,
+    seconds_rest=0.0625,
+    nbytes=31_000_000,
+)
+"""An answer in 41 passes, each of which accepted 6 of 15 drafted tokens."""
+
+
+def drafted(**more: Any) -> Finished:
+    """The end of an answer in which the drafting went as in `DID`, with changes."""
+    return finished(speculation=DID._replace(**more))
 
 
 def finished(reason: str = "stop", **more: Any) -> Finished:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.fake import FakeSession, Program, finished, hello
-from turbodflash_engine import BadModel, DoesNotFit, Progress, Started, Text, Verified
+from turbodflash_engine import BadModel, DoesNotFit, Progress, Started, Text
 
 TIMINGS = "\n[ Prompt: 100.0 t/s | Generation: 4.0 t/s ]\n"
 
@@ -29,14 +29,6 @@ def test_speed_without_time_is_zero(program: Program) -> None:
     nothing = finished(prompt_tokens=0, new_tokens=0, prefill_seconds=0.0, decode_seconds=0.0)
     program.session = FakeSession([nothing])
     assert program("-p", "hi").err == "\n[ Prompt: 0.0 t/s | Generation: 0.0 t/s ]\n"
-
-
-def test_a_draft_adds_a_second_line(program: Program) -> None:
-    drafted = finished(drafted=615, accepted=246, steps=41)
-    program.session = FakeSession([Text("x"), Verified(15, 6), drafted])
-    assert program("-p", "hi").err.splitlines()[-1] == (
-        "[ Draft: 40.0% accepted (246/615) | 7.00 tokens/step ]"
-    )
 
 
 def test_timings_can_be_hidden(program: Program) -> None:

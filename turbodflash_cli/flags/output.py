@@ -51,6 +51,9 @@ class OutputFlags(Group):
             common=True,
         ),
     ] = True
+    stats: Annotated[
+        bool, flag("--stats", help="After an answer, how the drafting went.", common=True)
+    ] = False
     color: Annotated[
         str | None,
         flag(
