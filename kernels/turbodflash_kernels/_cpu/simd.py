@@ -179,6 +179,10 @@ def _emit_vstore_half(builder: ir.IRBuilder, address: ir.Value, value: ir.Value)
     store(builder, builder.fptrunc(value, ir.VectorType(F16, LANES)), address)
 
 
+def _emit_vload_u8(builder: ir.IRBuilder, address: ir.Value) -> ir.Value:
+    return builder.uitofp(load(builder, address, ir.VectorType(I8, LANES)), V_F32)
+
+
 def _emit_bf16(builder: ir.IRBuilder, address: ir.Value) -> ir.Value:
     upper = builder.shl(builder.zext(load(builder, address, I16), I32), I32(16))
     return builder.bitcast(upper, F32)
@@ -187,6 +191,7 @@ def _emit_bf16(builder: ir.IRBuilder, address: ir.Value) -> ir.Value:
 load_f16 = _intrinsic("load_f16", _float, (_int,), _emit_load_half)
 load_bf16 = _intrinsic("load_bf16", _float, (_int,), _emit_bf16)
 store_f16 = _intrinsic("store_f16", types.void, (_int, _float), _emit_store_half)
+vload_u8 = _intrinsic("vload_u8", f32x16, (_int,), _emit_vload_u8)
 vload_f16 = _intrinsic("vload_f16", f32x16, (_int,), _emit_vload_half)
 vstore_f16 = _intrinsic("vstore_f16", types.void, (_int, f32x16), _emit_vstore_half)
 

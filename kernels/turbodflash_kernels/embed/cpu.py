@@ -14,28 +14,44 @@ from turbodflash_kernels._cpu.simd import (
     load_i32,
     load_i64,
     load_u8,
+    prefetch,
     store_f32,
+    store_i32,
+    vload,
+    vload_u8,
+    vsplat,
+    vstore,
 )
 from turbodflash_kernels.planar import SUPER_BLOCK, Format
 
 inline = numba.njit(error_model="numpy")
+AHEAD = 2048  # a row is spread over its whole tile, which is in no cache: bytes to ask for early
 
 
 def build(name, *spec):
     return {"rows": rows_quantised, "rows_dense": rows_dense}[name](*spec)
 
 
+@inline
+def ask_for(at, size):
+    for line in range(0, size, 64):
+        prefetch(at + line)
+
+
 def rows_dense(kind: str):
-    """words: tokens, tiles, cols, scale_bits, out, out_stride. One task a token."""
+    """words: tokens, token_stride, tiles, cols, scale_bits, out, out_stride. One task a token."""
     size = layout.DENSE_BYTES[kind]
     load = {"f32": load_f32, "f16": load_f16, "bf16": load_bf16}[kind]
 
     def kernel(args, task, scratch):
-        token, cols = load_i32(load_i64(args) + 4 * task), load_i64(args + 16)
-        scale = load_f32(args + 24)
-        at = load_i64(args + 8) + (token // 16 * cols * 16 + token % 16) * size
-        out = load_i64(args + 32) + task * load_i64(args + 40)
+        token = load_i32(load_i64(args) + task * load_i64(args + 8))
+        cols, scale = load_i64(args + 24), load_f32(args + 32)
+        tile = load_i64(args + 16) + token // 16 * cols * 16 * size
+        ask_for(tile, AHEAD)
+        at = tile + token % 16 * size
+        out = load_i64(args + 40) + task * load_i64(args + 48)
         for i in range(cols):
+            prefetch(at + 16 * size * i + AHEAD)
             store_f32(out + 4 * i, load(at + 16 * size * i) * scale)
 
     return kernel
@@ -45,8 +61,8 @@ def rows_quantised(fmt: Format):
     """words: as rows_dense."""
     planes = layout.PLANES[fmt.bits]
     first, second = planes[0], planes[1] if len(planes) > 1 else 0
-    low_mask, high_mask = (1 << first) - 1, (1 << second) - 1
-    two_level, affine, zero = fmt.two_level, fmt.affine, fmt.zero
+    low_mask, high_mask = ((2**bits - 1) * 0x01010101 for bits in (first, second))
+    two_level, affine, zero = fmt.two_level, fmt.affine, np.float32(fmt.zero)
     parts = layout.BLOCK // fmt.block
     nibbles, part_bytes = fmt.nibbles, layout.factor_bytes(fmt)
     scales_at, minima_at = layout.factor_offset(fmt, 0, 0), layout.factor_offset(fmt, 1, 0)
@@ -56,16 +72,24 @@ def rows_quantised(fmt: Format):
     has_table = bool(fmt.table)
 
     @inline
-    def code(planes, lane, i):
-        step = i // 4
-        byte = 4 * lane + i % 4
-        low = load_u8(planes + 64 * (step % first) + byte) >> (first * (step // first))
-        value = low & low_mask
-        if second > 0:
-            at = planes + 64 * first + 64 * (step % second) + byte
-            high = load_u8(at) >> (second * (step // second))
-            value |= (high & high_mask) << first
-        return value
+    def unpack_codes(planes, lane, to):
+        """A row's 32 codes of a block, one byte each; four of a step lie side by side."""
+        for step in range(8):
+            word = load_i32(planes + 64 * (step % first) + 4 * lane)
+            word = (word >> (first * (step // first))) & low_mask
+            if second > 0:
+                high = load_i32(planes + 64 * (first + step % second) + 4 * lane)
+                word |= ((high >> (second * (step // second))) & high_mask) << first
+            store_i32(to + 4 * step, word)
+
+    @inline
+    def sixteen(codes, values):
+        """What sixteen codes stand for, before scales."""
+        if not has_table:
+            return vload_u8(codes) - vsplat(zero)
+        for i in range(16):
+            store_f32(values + 4 * i, table[np.uint8(load_u8(codes + i))])
+        return vload(values)
 
     @inline
     def factor(at, lane, above, shift):
@@ -76,29 +100,29 @@ def rows_quantised(fmt: Format):
         return load_f16(at + 2 * lane)
 
     def kernel(args, task, scratch):
-        token, cols = load_i32(load_i64(args) + 4 * task), load_i64(args + 16)
-        out_scale = load_f32(args + 24)
-        out = load_i64(args + 32) + task * load_i64(args + 40)
+        token = load_i32(load_i64(args) + task * load_i64(args + 8))
+        cols, out_scale = load_i64(args + 24), vsplat(load_f32(args + 32))
+        out = load_i64(args + 40) + task * load_i64(args + 48)
         lane, blocks = token % 16, cols // 32
         supers = blocks // per_super if two_level else 0
-        at = load_i64(args + 8) + token // 16 * (blocks * size + supers * header)
+        at = load_i64(args + 16) + token // 16 * (blocks * size + supers * header)
+        ask_for(at, AHEAD)
         above = above_min = np.float32(0.0)
         for block in range(blocks):
+            ask_for(at + AHEAD, size)
             if two_level and block % per_super == 0:
                 above = load_f16(at + 2 * lane)
                 if affine:
                     above_min = load_f16(at + 32 + 2 * lane)
                 at += header
-            for i in range(32):
-                part = i * parts // 32
-                scale = factor(at + scales_at + part * part_bytes, lane, above, 0)
-                q = code(at, lane, i)
-                value = table[q] if has_table else np.float32(q - zero)
-                value = value * scale
+            unpack_codes(at, lane, scratch)
+            for half in range(2):
+                where = at + half * parts // 2 * part_bytes
+                v = sixteen(scratch + 16 * half, scratch + 64)
+                v = v * vsplat(factor(where + scales_at, lane, above, 0))
                 if affine:
-                    where = at + minima_at + part * part_bytes
-                    value = value + factor(where, lane, above_min, 4)
-                store_f32(out + 4 * (32 * block + i), value * out_scale)
+                    v = v + vsplat(factor(where + minima_at, lane, above_min, 4))
+                vstore(out + 4 * (32 * block + 16 * half), v * out_scale)
             at += size
 
     return kernel

@@ -31,7 +31,7 @@ def bind(device: CpuDevice, *, table: CpuWeight, scale: float) -> Callable[[Arra
         n = len(tokens)
         out = device.scratch((n, part.cols), np.float32)
         device.keep(tokens, part.tiles)
-        words = (address(tokens), address(part.tiles), part.cols, scale_bits)
+        words = (address(tokens), tokens.strides[0], address(part.tiles), part.cols, scale_bits)
         device.record(kernel, n, *words, address(out), out.strides[0], rows=n)
         return out
 
