@@ -8,6 +8,7 @@ products and of weight codes: four integers, joined before anything is rounded.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from llvmlite import ir
@@ -15,7 +16,17 @@ from llvmlite import ir
 from turbodflash_kernels._cpu import layout
 from turbodflash_kernels._cpu.codes import HALF_I8, V_I8, halves, step_codes, zero_of
 from turbodflash_kernels._cpu.emit import Builder, Values, pinned, plus
-from turbodflash_kernels._cpu.simd import I8, I16, I32, V_I32, call, constant_splat, load, splat
+from turbodflash_kernels._cpu.simd import (
+    I8,
+    I16,
+    I32,
+    V_I32,
+    call,
+    constant_splat,
+    load,
+    splat,
+    store,
+)
 from turbodflash_kernels.planar import Format
 
 HALF_I16, HALF_I32 = ir.VectorType(I16, 16), ir.VectorType(I32, 8)
@@ -37,36 +48,87 @@ class Row:
 
 
 def block_sums(
-    builder: Builder,
-    fmt: Format,
-    isa: str,
-    planes: ir.Value,
-    rows: list[Row],
-    code_sums: ir.Value | None,
-) -> tuple[list[Values], ir.Value]:
+    builder: Builder, fmt: Format, isa: str, planes: ir.Value, rows: list[Row]
+) -> list[Values]:
     """Sums of (code - zero) * x / unit, [rows][1 or 2] <16 x i32>: of a block, or of its halves if
-    each has its own scale; and the block's packed code sums, <16 x i32>: C_0 in the low 16 bits,
-    C_1 in the high ones, each of code - zero. code_sums: these, if they are known already.
+    each has its own scale. The codes are decoded on the way.
     """
     machine = MACHINES[isa](builder, fmt)
-    split = fmt.block == INPUTS
     tallies = [machine.tally() for _ in HALVES]
     sums: list[list[Chunks]] = [[] for _ in rows]
     for half, steps in enumerate(HALVES):
-        tally = tallies[half] if code_sums is None else None
-        products = machine.products(planes, rows, steps, half, tally)
-        for parts, product in zip(sums, products, strict=True):
-            if parts and not split:
+
+        def counted(step: int, half: int = half) -> list[Operand]:
+            codes = machine.codes(planes, step)
+            machine.count(tallies[half], codes)
+            return machine.operands(codes)
+
+        for parts, product in zip(
+            sums, machine.products(counted, rows, steps, half, None), strict=True
+        ):
+            if parts and not machine.split:
                 parts[0] = machine.add(parts[0], product)
             else:
                 parts.append(product)
-    if code_sums is None:
-        code_sums = _packed(builder, fmt, [machine.total(tally) for tally in tallies])
-    finished = [
-        machine.finished(row, parts, code_sums, split)
+    code_sums = _packed(builder, fmt, [machine.total(tally) for tally in tallies])
+    return [
+        machine.finished(
+            row,
+            [
+                machine.add(part, machine.middles(row, code_sums, half))
+                for half, part in enumerate(parts)
+            ],
+        )
         for row, parts in zip(rows, sums, strict=True)
     ]
-    return finished, code_sums
+
+
+def decode_block(
+    builder: Builder, fmt: Format, isa: str, planes: ir.Value, to: ir.Value
+) -> ir.Value:
+    """Leave the operands of all steps at `to`, for `decoded_sums`. Returns the packed code sums,
+    <16 x i32>: C_0 in the low 16 bits, C_1 in the high ones, each of code - zero.
+    """
+    machine = MACHINES[isa](builder, fmt)
+    totals = []
+    for steps in HALVES:
+        tally = machine.tally()
+        for step in steps:
+            codes = machine.codes(planes, step)
+            machine.count(tally, codes)
+            for at, value in zip(
+                machine.places(to, step), flat(machine.operands(codes)), strict=True
+            ):
+                store(builder, value, at)
+        totals.append(machine.total(tally))
+    return _packed(builder, fmt, totals)
+
+
+def decoded_sums(
+    builder: Builder, fmt: Format, isa: str, decoded: ir.Value, rows: list[Row], code_sums: ir.Value
+) -> list[Values]:
+    """What `block_sums` gives, from what `decode_block` left. The middles come first: then a sum
+    has one register from its beginning to its end.
+    """
+    machine = MACHINES[isa](builder, fmt)
+
+    def source(step: int) -> list[Operand]:
+        return machine.loaded(machine.places(decoded, step))
+
+    sums: list[list[Chunks]] = [[] for _ in rows]
+    for half, steps in enumerate(HALVES):
+        if machine.split or not half:
+            before = [machine.middles(row, code_sums, half) for row in rows]
+        else:
+            before = [parts.pop() for parts in sums]
+        after = machine.products(source, rows, steps, half, before)
+        for parts, product in zip(sums, after, strict=True):
+            parts.append(product)
+    return [machine.finished(row, parts) for row, parts in zip(rows, sums, strict=True)]
+
+
+def flat(operands: list[Operand]) -> Values:
+    return [value for operand in operands for value in operand]
 
 
 def _packed(builder: Builder, fmt: Format, totals: Values) -> ir.Value:
@@ -80,6 +142,12 @@ def _packed(builder: Builder, fmt: Format, totals: Values) -> ir.Value:
 Chunks = list[ir.Value]
 """Sixteen lanes of i32 in the pieces in which a machine holds them."""
 
+Operand = tuple[ir.Value, ...]
+"""A piece of a step's codes in the form in which a machine multiplies it."""
+
+Source = Callable[[int], list[Operand]]
+"""The operands of a step."""
+
 Tally = list[ir.Value]
 """A sum of codes under way, in whatever form suits a machine; empty at first."""
 
@@ -90,24 +158,34 @@ class Generic:
     name = "generic"
     signed = False  # whether products are of code - zero already
     lanes = 16
+    byte: ir.Type = V_I8
 
     def __init__(self, builder: Builder, fmt: Format) -> None:
         self.builder, self.fmt = builder, fmt
+        self.split = fmt.block == INPUTS
 
     def codes(self, planes: ir.Value, step: int) -> Chunks:
         return [step_codes(self.builder, self.fmt, self.name, planes, step)]
 
-    def finished(
-        self, row: Row, parts: list[Chunks], code_sums: ir.Value, split: bool
-    ) -> list[ir.Value]:
-        """Products of a row's block, or of its halves, with what the middles add and zeros take."""
-        middles = self.middles(row, code_sums, split)
-        sums = [
-            self.joined(self.add(part, middle)) for part, middle in zip(parts, middles, strict=True)
-        ]
+    def operands(self, codes: Chunks) -> list[Operand]:
+        return [(part,) for part in codes]
+
+    def loaded(self, places: Values) -> list[Operand]:
+        """Operands that lie at these places."""
+        return [(load(self.builder, place, self.byte),) for place in places]
+
+    def places(self, base: ir.Value, step: int) -> Values:
+        """Where the values of a step's operands lie."""
+        size = 4 * self.lanes
+        each = 64 // size * (2 if self.signed else 1)
+        return [plus(self.builder, base, size * (each * step + i)) for i in range(each)]
+
+    def finished(self, row: Row, parts: list[Chunks]) -> list[ir.Value]:
+        """Sums of a row's block, or of its halves, with what zeros take."""
+        sums = [self.joined(part) for part in parts]
         if not zero_of(self.fmt) or self.signed:
             return sums
-        words = ZEROS if split else (ALL_ZEROS,)
+        words = ZEROS if self.split else (ALL_ZEROS,)
         return [self._without_zeros(row, total, at) for total, at in zip(sums, words, strict=True)]
 
     def _without_zeros(self, row: Row, total: ir.Value, at: int) -> ir.Value:
@@ -138,35 +216,40 @@ class Generic:
         repeated = splat(self.builder, load(self.builder, address, I32), self.lanes)
         return self.builder.bitcast(repeated, kind)
 
-    def middles(self, row: Row, code_sums: ir.Value, split: bool) -> list[Chunks]:
-        """middle * C of both halves, or of each."""
-        builder = self.builder
-        sixteen = constant_splat(16, V_I32)
+    def middles(self, row: Row, code_sums: ir.Value, half: int) -> Chunks:
+        """middle * C of both halves, or of one if each has its own scale."""
+        builder, sixteen = self.builder, constant_splat(16, V_I32)
         middles = self.word(plus(builder, row.info, MIDDLES), V_I32)
-        high = builder.mul(builder.ashr(code_sums, sixteen), builder.ashr(middles, sixteen))
-        low = builder.mul(
-            builder.ashr(builder.shl(code_sums, sixteen), sixteen),
-            builder.ashr(builder.shl(middles, sixteen), sixteen),
-        )
-        return [[low], [high]] if split else [[builder.add(low, high)]]
+        pair = (code_sums, middles)
+        high = builder.mul(*(builder.ashr(value, sixteen) for value in pair))
+        if self.split and half:
+            return [high]
+        low = builder.mul(*(builder.ashr(builder.shl(value, sixteen), sixteen) for value in pair))
+        return [low] if self.split else [builder.add(low, high)]
 
     def products(
-        self, planes: ir.Value, rows: list[Row], steps: range, half: int, tally: Tally | None
+        self, source: Source, rows: list[Row], steps: range, half: int, sums: list[Chunks] | None
     ) -> list[Chunks]:
-        """factor * P of one half, per row; the codes are counted if there is a tally."""
-        sums: Values = [ir.Constant(V_I32, None)] * len(rows)
+        """sums + factor * P of one half, per row."""
+        totals: Values = [ir.Constant(V_I32, None)] * len(rows)
         for step in steps:
-            codes = self.codes(planes, step)
-            if tally is not None:
-                self.count(tally, codes)
-            for j, column in enumerate(self._columns(codes)):
+            for j, column in enumerate(self._columns([codes for (codes,) in source(step)])):
                 for r, row in enumerate(rows):
                     at = plus(self.builder, row.codes, 4 * step + j)
                     code = splat(self.builder, self.builder.sext(load(self.builder, at, I8), I32))
-                    sums[r] = self.builder.add(sums[r], self.builder.mul(column, code))
-        return [
-            self.times_factor([total], row, half) for total, row in zip(sums, rows, strict=True)
-        ]
+                    totals[r] = self.builder.add(totals[r], self.builder.mul(column, code))
+        return self.added(
+            sums,
+            [
+                self.times_factor([total], row, half)
+                for total, row in zip(totals, rows, strict=True)
+            ],
+        )
+
+    def added(self, sums: list[Chunks] | None, products: list[Chunks]) -> list[Chunks]:
+        if sums is None:
+            return products
+        return [self.add(a, b) for a, b in zip(sums, products, strict=True)]
 
     def times_factor(self, chunks: Chunks, row: Row, half: int) -> Chunks:
         kind = chunks[0].type
@@ -192,15 +275,12 @@ class Avx512Vnni(Generic):
     width = 512
     madd = "llvm.x86.avx512.pmaddw.d.512"
 
-    def middles(self, row: Row, code_sums: ir.Value, split: bool) -> list[Chunks]:
+    def middles(self, row: Row, code_sums: ir.Value, half: int) -> Chunks:
         middles = self.word(plus(self.builder, row.info, MIDDLES), self.word32)
-        if not split:
-            return [self._paired(code_sums, middles)]
-        masks = (0xFFFF, -0x10000)
-        return [
-            self._paired(code_sums, self.builder.and_(middles, constant_splat(mask, self.word32)))
-            for mask in masks
-        ]
+        if self.split:
+            mask = constant_splat(-0x10000 if half else 0xFFFF, self.word32)
+            middles = self.builder.and_(middles, mask)
+        return self._paired(code_sums, middles)
 
     def _paired(self, code_sums: ir.Value, middles: ir.Value) -> Chunks:
         """low * low + high * high of 16-bit pairs."""
@@ -217,20 +297,21 @@ class Avx512Vnni(Generic):
         return [lanes]
 
     def products(
-        self, planes: ir.Value, rows: list[Row], steps: range, half: int, tally: Tally | None
+        self, source: Source, rows: list[Row], steps: range, half: int, sums: list[Chunks] | None
     ) -> list[Chunks]:
-        sums = [self._none() for _ in rows]
+        totals = [self._none() for _ in rows]
         for step in steps:
-            codes = self.codes(planes, step)
-            if tally is not None:
-                self.count(tally, codes)
+            operands = source(step)
             for r, row in enumerate(rows):
                 four = self.word(plus(self.builder, row.codes, 4 * step), self.byte)
-                sums[r] = [
+                totals[r] = [
                     vnni(self.builder, self.width, total, part, four)
-                    for total, part in zip(sums[r], codes, strict=True)
+                    for total, (part,) in zip(totals[r], operands, strict=True)
                 ]
-        return [self.times_factor(total, row, half) for total, row in zip(sums, rows, strict=True)]
+        return self.added(
+            sums,
+            [self.times_factor(total, row, half) for total, row in zip(totals, rows, strict=True)],
+        )
 
     def count(self, tally: Tally, codes: Chunks) -> None:
         ones = constant_splat(1, self.byte)
@@ -281,52 +362,56 @@ class Avx2(AvxVnni):
         self.signed = bool(fmt.table) or fmt.bits == 8
 
     def products(
-        self, planes: ir.Value, rows: list[Row], steps: range, half: int, tally: Tally | None
+        self, source: Source, rows: list[Row], steps: range, half: int, sums: list[Chunks] | None
     ) -> list[Chunks]:
         fitting = 1 if self.signed else 32767 // (((1 << self.fmt.bits) - 1) * 254)
-        sums: list[Chunks] = []
+        if sums is not None:
+            sums = self._pinned(sums)
         for first in range(steps.start, steps.stop, fitting):
             some = range(first, min(first + fitting, steps.stop))
             wide = []
-            for row, narrow in zip(rows, self._narrow(planes, rows, some, tally), strict=True):
+            for row, narrow in zip(rows, self._narrow(source, rows, some), strict=True):
                 factor = self.word(plus(self.builder, row.info, FACTORS[half]), HALF_I16)
                 wide.append([self._madd(part, factor) for part in narrow])
-            if sums:
-                wide = [self.add(a, b) for a, b in zip(sums, wide, strict=True)]
-            sums = self._pinned(wide)
+            sums = self._pinned(self.added(sums, wide))
+        assert sums is not None
         return sums
 
     def _pinned(self, sums: list[Chunks]) -> list[Chunks]:
         flat = pinned(self.builder, [part for pair in sums for part in pair])
         return [flat[i : i + 2] for i in range(0, len(flat), 2)]
 
-    def _narrow(
-        self, planes: ir.Value, rows: list[Row], steps: range, tally: Tally | None
-    ) -> list[Chunks]:
+    def _narrow(self, source: Source, rows: list[Row], steps: range) -> list[Chunks]:
         """Sums of products in 16 bits, neighbours paired, per row."""
         sums: list[Chunks] = []
         for step in steps:
-            codes = self.codes(planes, step)
-            if tally is not None:
-                self.count(tally, codes)
-            operands = [self._operands(part) for part in codes]
+            operands = source(step)
             products = []
             for row in rows:
                 four = self.word(plus(self.builder, row.codes, 4 * step), HALF_I8)
-                products.append([self._pairs(size, sign, four) for size, sign in operands])
+                products.append([self._pairs(four, *operand) for operand in operands])
             if sums:
                 products = [self.add(a, b) for a, b in zip(sums, products, strict=True)]
             sums = self._pinned(products)
         return sums
 
-    def _operands(self, codes: ir.Value) -> tuple[ir.Value, ir.Value | None]:
-        """Unsigned sizes, and what gives the activation its sign."""
+    def operands(self, codes: Chunks) -> list[Operand]:
+        """Unsigned codes; or sizes, and what gives the activation their sign."""
         if not self.signed:
-            return codes, None
-        signed = self.builder.xor(codes, constant_splat(-128, HALF_I8))
-        return call(self.builder, "llvm.abs.v32i8", HALF_I8, signed, ir.IntType(1)(0)), signed
+            return super().operands(codes)
+        signs = [self.builder.xor(part, constant_splat(-128, HALF_I8)) for part in codes]
+        no = ir.IntType(1)(0)
+        return [(call(self.builder, "llvm.abs.v32i8", HALF_I8, sign, no), sign) for sign in signs]
 
-    def _pairs(self, sizes: ir.Value, sign: ir.Value | None, four: ir.Value) -> ir.Value:
+    def loaded(self, places: Values) -> list[Operand]:
+        parts = [part for (part,) in super().loaded(places)]
+        return (
+            list(zip(parts[::2], parts[1::2], strict=True))
+            if self.signed
+            else [(part,) for part in parts]
+        )
+
+    def _pairs(self, four: ir.Value, sizes: ir.Value, sign: ir.Value | None = None) -> ir.Value:
         if sign is not None:
             four = call(self.builder, "llvm.x86.avx2.psign.b", HALF_I8, four, sign)
         return call(self.builder, "llvm.x86.avx2.pmadd.ub.sw", HALF_I16, sizes, four)
@@ -334,12 +419,12 @@ class Avx2(AvxVnni):
     def count(self, tally: Tally, codes: Chunks) -> None:
         """Four codes of up to 6 bits fit a byte; wider ones are paired first."""
         if self.signed:
-            codes = [self._pairs(part, None, constant_splat(1, HALF_I8)) for part in codes]
+            codes = [self._pairs(constant_splat(1, HALF_I8), part) for part in codes]
         tally[:] = self.add(tally, codes) if tally else codes
 
     def total(self, tally: Tally) -> ir.Value:
         if not self.signed:
-            tally = [self._pairs(part, None, constant_splat(1, HALF_I8)) for part in tally]
+            tally = [self._pairs(constant_splat(1, HALF_I8), part) for part in tally]
         return self.joined([self._madd(part, constant_splat(1, HALF_I16)) for part in tally])
 
 

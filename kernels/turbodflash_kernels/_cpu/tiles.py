@@ -9,6 +9,7 @@ are computed beside it.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from llvmlite import ir
@@ -23,6 +24,8 @@ from turbodflash_kernels._cpu.dots import (
     ZEROS,
     Row,
     block_sums,
+    decode_block,
+    decoded_sums,
 )
 from turbodflash_kernels._cpu.emit import Builder, Values, function, offset, plus, repeat
 from turbodflash_kernels._cpu.simd import (
@@ -58,26 +61,105 @@ def _row_addresses(builder: Builder, base: ir.Value, stride: ir.Value, rows: int
     return [builder.add(base, builder.mul(stride, I64(r))) for r in range(rows)]
 
 
-def quantised_tile(fmt: Format, isa: str, rows: int, summing: bool) -> Any:
-    """tile(weights, codes, code_stride, info, info_stride, blocks, code_sums, out, out_stride,
-    ahead): sixteen weight rows times `rows` activation rows, over all blocks.
+def quantised_tile(fmt: Format, isa: str, rows: int) -> Any:
+    """tile(weights, codes, code_stride, info, info_stride, blocks, out, out_stride, ahead):
+    sixteen weight rows times `rows` activation rows, over all blocks.
 
     codes: int8 [rows, code_stride]. info: [rows, info_stride] bytes, INFO_BYTES a block of 32 (see
-    dots.py). code_sums: int32 [blocks, 16], which a `summing` tile finds and leaves there, and
-    others of the same weights take from there. ahead: how far on to prefetch weights. Results of a
-    row go to out + row * out_stride.
+    dots.py). ahead: how far on to prefetch weights. Results of a row go to out + row * out_stride.
     """
 
     def emit(builder: Builder, args: Values) -> None:
-        weights, codes, code_stride, info, info_stride, blocks, sums, out, out_stride, ahead = args
-        tile = _QuantisedTile(builder, fmt, isa, rows, summing, sums, ahead)
-        tile.code_rows = _row_addresses(builder, codes, code_stride, rows)
-        tile.info_rows = _row_addresses(builder, info, info_stride, rows)
-        each_block(builder, fmt, weights, blocks, tile.block)
-        _store_rows(builder, tile.totals, out, out_stride)
+        weights, codes, code_stride, info, info_stride, blocks, out, out_stride, ahead = args
+        totals = _accumulators(builder, rows)
+        code_rows = _row_addresses(builder, codes, code_stride, rows)
+        info_rows = _row_addresses(builder, info, info_stride, rows)
 
-    kind = "summing" if summing else "summed"
-    return function(f"tile_{layout.spec_name(fmt)}_{isa}_{rows}_{kind}", 10, emit)
+        def block(address: ir.Value, index: ir.Value, above: Above) -> None:
+            _ask_ahead(builder, fmt, address, ahead)
+            here = _rows_at(builder, code_rows, info_rows, index)
+            sums = block_sums(builder, fmt, isa, address, here)
+            floats = _Floats(builder, fmt, *_factors(builder, fmt, address, above))
+            for row, parts, slot in zip(here, sums, totals, strict=True):
+                builder.store(floats.added(builder.load(slot, typ=V_F32), row, parts), slot)
+
+        each_block(builder, fmt, weights, blocks, block)
+        _store_rows(builder, totals, out, out_stride)
+
+    return function(f"tile_{layout.spec_name(fmt)}_{isa}_{rows}", 9, emit)
+
+
+DECODED_BYTES = 2048  # of a block, at most: 512 codes, and as many signs
+FACTOR_AT = DECODED_BYTES + 64  # after the code sums: two kinds of factors for two halves
+TOTALS_AT = FACTOR_AT + 4 * 64
+
+
+def grouped_tile(fmt: Format, isa: str) -> Any:
+    """tile(weights, codes, code_stride, info, info_stride, blocks, groups, work, ahead): as
+    `quantised_tile`, for `groups` times four activation rows.
+
+    A block is decoded once, into `work`, for all of them. Results: f32 [rows, 16] at work +
+    TOTALS_AT.
+    """
+
+    def emit(builder: Builder, args: Values) -> None:
+        weights, codes, code_stride, info, info_stride, blocks, groups, work, ahead = args
+        totals = plus(builder, work, TOTALS_AT)
+        code_sums = plus(builder, work, DECODED_BYTES)
+        kept = plus(builder, work, FACTOR_AT)
+        kinds, halves = (2 if fmt.affine else 1), layout.BLOCK // fmt.block
+
+        def clear(group: ir.Value) -> None:
+            for row in _row_addresses(
+                builder, offset(builder, totals, group, 256), I64(64), layout.GROUP
+            ):
+                store(builder, ir.Constant(V_F32, None), row)
+
+        def block(address: ir.Value, index: ir.Value, above: Above) -> None:
+            _ask_ahead(builder, fmt, address, ahead)
+            store(builder, decode_block(builder, fmt, isa, address, work), code_sums)
+            factors = [v for kind in _factors(builder, fmt, address, above) for v in kind]
+            for i, lanes in enumerate(factors):
+                store(builder, lanes, plus(builder, kept, 64 * i))
+
+            def group(g: ir.Value) -> None:
+                first = builder.mul(g, I64(layout.GROUP))
+                code_rows, info_rows = (
+                    _row_addresses(
+                        builder, builder.add(base, builder.mul(first, stride)), stride, layout.GROUP
+                    )
+                    for base, stride in ((codes, code_stride), (info, info_stride))
+                )
+                here = _rows_at(builder, code_rows, info_rows, index)
+                known = load(builder, code_sums, V_I32)
+                sums = decoded_sums(builder, fmt, isa, work, here, known)
+                lanes = [
+                    load(builder, plus(builder, kept, 64 * i), V_F32) for i in range(kinds * halves)
+                ]
+                floats = _Floats(builder, fmt, lanes[:halves], lanes[halves:])
+                to = _row_addresses(builder, offset(builder, totals, g, 256), I64(64), layout.GROUP)
+                for row, parts, slot in zip(here, sums, to, strict=True):
+                    store(builder, floats.added(load(builder, slot, V_F32), row, parts), slot)
+
+            repeat(builder, groups, group)
+
+        repeat(builder, groups, clear)
+        each_block(builder, fmt, weights, blocks, block)
+
+    return function(f"tile_{layout.spec_name(fmt)}_{isa}_grouped", 9, emit)
+
+
+def _ask_ahead(builder: Builder, fmt: Format, address: ir.Value, ahead: ir.Value) -> None:
+    later = builder.add(address, ahead)
+    for line in range(0, layout.block_bytes(fmt), 64):
+        emit_prefetch(builder, plus(builder, later, line))
+
+
+def _rows_at(builder: Builder, codes: Values, infos: Values, index: ir.Value) -> list[Row]:
+    return [
+        Row(offset(builder, code, index, layout.BLOCK), offset(builder, info, index, INFO_BYTES))
+        for code, info in zip(codes, infos, strict=True)
+    ]
 
 
 Above: TypeAlias = tuple[ir.Value, ...]
@@ -119,81 +201,53 @@ def half_lanes(builder: Builder, address: ir.Value) -> ir.Value:
     return builder.fpext(load(builder, address, ir.VectorType(F16, 16)), V_F32)
 
 
-class _QuantisedTile:
-    code_rows: Values
-    info_rows: Values
+def _factors(
+    builder: Builder, fmt: Format, address: ir.Value, above: Above
+) -> tuple[Values, Values]:
+    """Scales, and minima if there are any, of a block or of its halves."""
+    parts = layout.BLOCK // fmt.block
 
-    def __init__(
-        self,
-        builder: Builder,
-        fmt: Format,
-        isa: str,
-        rows: int,
-        summing: bool,
-        code_sums: ir.Value,
-        ahead: ir.Value,
-    ) -> None:
-        self.builder, self.fmt, self.isa = builder, fmt, isa
-        self.summing, self.code_sums, self.ahead = summing, code_sums, ahead
-        self.totals = _accumulators(builder, rows)
+    def read(kind: int) -> Values:
+        return [_factor(builder, fmt, address, kind, part, above) for part in range(parts)]
 
-    def block(self, address: ir.Value, index: ir.Value, above: Above) -> None:
-        builder = self.builder
-        later = builder.add(address, self.ahead)
-        for line in range(0, layout.block_bytes(self.fmt), 64):
-            emit_prefetch(builder, plus(builder, later, line))
-        rows = [
-            Row(
-                offset(builder, codes, index, layout.BLOCK),
-                offset(builder, info, index, INFO_BYTES),
-            )
-            for codes, info in zip(self.code_rows, self.info_rows, strict=True)
-        ]
-        at = offset(builder, self.code_sums, index, 64)
-        known = None if self.summing else load(builder, at, V_I32)
-        sums, code_sums = block_sums(builder, self.fmt, self.isa, address, rows, known)
-        if self.summing:
-            store(builder, code_sums, at)
-        scales, minima = self.factors(address, above)
-        for row, parts, slot in zip(rows, sums, self.totals, strict=True):
-            total = self.added(builder.load(slot, typ=V_F32), row, parts, scales, minima)
-            builder.store(total, slot)
+    return read(0), read(1) if fmt.affine else []
 
-    def factors(self, address: ir.Value, above: Above) -> tuple[Values, Values]:
-        """Scales, and minima if there are any, of a block or of its halves."""
-        parts = layout.BLOCK // self.fmt.block
 
-        def read(kind: int) -> Values:
-            return [self.factor(address, kind, part, above) for part in range(parts)]
+def _factor(
+    builder: Builder, fmt: Format, address: ir.Value, kind: int, part: int, above: Above
+) -> ir.Value:
+    """Sixteen block scales or minima as float32."""
+    at = plus(builder, address, layout.factor_offset(fmt, kind, part))
+    if not above:
+        return half_lanes(builder, at)
+    lanes = builder.sext(load(builder, at, ir.VectorType(I8, 16)), V_I32)
+    if fmt.nibbles:
+        lanes = builder.lshr(lanes, constant_splat(4 * kind, V_I32))
+        lanes = builder.and_(lanes, constant_splat(15, V_I32))
+    return builder.fmul(above[kind], builder.sitofp(lanes, V_F32))
 
-        return read(0), read(1) if self.fmt.affine else []
 
-    def factor(self, address: ir.Value, kind: int, part: int, above: Above) -> ir.Value:
-        """Sixteen block scales or minima as float32."""
-        builder = self.builder
-        at = plus(builder, address, layout.factor_offset(self.fmt, kind, part))
-        if not above:
-            return half_lanes(builder, at)
-        lanes = builder.sext(load(builder, at, ir.VectorType(I8, 16)), V_I32)
-        if self.fmt.nibbles:
-            lanes = builder.lshr(lanes, constant_splat(4 * kind, V_I32))
-            lanes = builder.and_(lanes, constant_splat(15, V_I32))
-        return builder.fmul(above[kind], builder.sitofp(lanes, V_F32))
+@dataclass(slots=True)
+class _Floats:
+    """The float steps after a block's integers."""
 
-    def added(
-        self, total: ir.Value, row: Row, sums: Values, scales: Values, minima: Values
-    ) -> ir.Value:
+    builder: Builder
+    fmt: Format
+    scales: Values
+    minima: Values
+
+    def added(self, total: ir.Value, row: Row, sums: Values) -> ir.Value:
         """total + unit * sum * scale (+ minimum * sum of x) for a block, or for each half."""
         builder = self.builder
         unit = splat(builder, load(builder, plus(builder, row.info, UNIT), F32))
-        for part, (product, scale) in enumerate(zip(sums, scales, strict=True)):
+        for part, (product, scale) in enumerate(zip(sums, self.scales, strict=True)):
             value = builder.fmul(builder.sitofp(product, V_F32), unit)
             total = fma(builder, value, scale, total)
-            if minima:
-                total = fma(builder, minima[part], self.value_sum(row, part, unit), total)
+            if self.minima:
+                total = fma(builder, self.minima[part], self._value_sum(row, part, unit), total)
         return total
 
-    def value_sum(self, row: Row, part: int, unit: ir.Value) -> ir.Value:
+    def _value_sum(self, row: Row, part: int, unit: ir.Value) -> ir.Value:
         """The sum of the activations that share a minimum."""
         builder = self.builder
         if self.fmt.block == layout.BLOCK:

@@ -43,8 +43,9 @@ from turbodflash_kernels._cpu.simd import (
 from turbodflash_kernels.planar import Format
 
 inline = numba.njit(error_model="numpy", forceinline=True)
+filled = inline(layout.filled)
 SMALLEST_UNIT = np.float32(1e-30)  # all zeros, or so small that their products vanish
-CUT_TILE_BYTES = 256  # of scratch: four rows of a tile that has fewer than sixteen
+CUT_TILE_BYTES = 256  # of scratch: four rows of a tile
 AHEAD = 1536  # one or two rows wait for memory: ask for weights well before they are needed
 
 
@@ -137,10 +138,11 @@ def prepare(prologue: str, quantised: bool):
         x_stride, k, norm = load_i64(args + 8), load_i64(args + 16), load_i64(args + 24)
         eps = load_f32(args + 32)
         first = task * load_i64(args + 40)
-        last = min(first + load_i64(args + 40), load_i64(args + 48))
+        rows = load_i64(args + 48)
+        last = min(first + load_i64(args + 40), filled(rows))
         codes0, info0 = activations(load_i64(args + 56), load_i64(args + 72), scratch)
         for row in range(first, last):
-            x = load_i64(args) + row * x_stride
+            x = load_i64(args) + min(row, rows - 1) * x_stride
             codes = codes0 + row * load_i64(args + 64)
             info = info0 + row * load_i64(args + 80)
             factor = inverse_rms(x, k, eps) if normed else np.float32(1.0)
@@ -173,12 +175,12 @@ def prepare(prologue: str, quantised: bool):
 
 
 @inline
-def finish(out, stride, rows, lanes, scratch, bias, residual):
-    """Results of a tile: out += bias + residual; a tile cut short is taken from scratch."""
+def finish(out, stride, rows, lanes, results, bias, residual):
+    """Results of a tile, f32 [rows, 16], go to out, with bias and residual added."""
     for r in range(rows):
-        at = out + r * stride
+        at, result = out + r * stride, results + 64 * r
         if lanes == 16:
-            v = vload(at)
+            v = vload(result)
             if bias != 0:
                 v = v + vload(bias)
             if residual != 0:
@@ -186,7 +188,7 @@ def finish(out, stride, rows, lanes, scratch, bias, residual):
             vstore(at, v)
         else:
             for lane in range(lanes):
-                one = load_f32(scratch + 64 * r + 4 * lane)
+                one = load_f32(result + 4 * lane)
                 if bias != 0:
                     one = one + load_f32(bias + 4 * lane)
                 if residual != 0:
@@ -209,8 +211,8 @@ def product_quantised(fmt: Format, isa: str):
     weight_rows, bias, residual, codes, code_stride, info, info_stride.
     Tasks run over tiles first, then over activation rows.
     """
-    tile1, tile2 = (tiles.quantised_tile(fmt, isa, rows, summing=True) for rows in (1, 2))
-    first4, next4 = (tiles.quantised_tile(fmt, isa, 4, summing) for summing in (True, False))
+    tile1, tile2 = (tiles.quantised_tile(fmt, isa, rows) for rows in (1, 2))
+    grouped = tiles.grouped_tile(fmt, isa)
 
     def product(args, task, scratch):
         first_tile, last_tile, first, last = share(args, task)
@@ -218,33 +220,36 @@ def product_quantised(fmt: Format, isa: str):
         bias0, residual0 = load_i64(args + 80), load_i64(args + 88)
         code_stride, info_stride = load_i64(args + 104), load_i64(args + 120)
         codes0, info0 = activations(load_i64(args + 96), load_i64(args + 112), scratch)
-        code_sums, tile_bytes = scratch + CUT_TILE_BYTES, load_i64(args + 8)
+        tile_bytes = load_i64(args + 8)
+        groups = filled(last - first) // layout.GROUP
         for tile in range(first_tile, last_tile):
             weights = load_i64(args) + tile * tile_bytes
             lanes = min(load_i64(args + 72) - 16 * tile, 16)
             bias = bias0 + 64 * tile if bias0 != 0 else 0
+            out0 = load_i64(args + 56) + 64 * tile
+            residual0_tile = residual0 + 64 * tile if residual0 != 0 else 0
             row = first
-            while row < last:
-                rows = 4 if last - row >= 4 else (2 if last - row >= 2 else 1)
+            if groups > 0:
+                work = scratch + CUT_TILE_BYTES
+                grouped(weights, codes0 + row * code_stride, code_stride, info0 + row * info_stride,
+                        info_stride, blocks, groups, work, tile_bytes)  # fmt: skip
+                row = min(first + groups * layout.GROUP, last)
+                residual = residual0_tile + first * out_stride if residual0 != 0 else 0
+                finish(out0 + first * out_stride, out_stride, row - first, lanes,
+                       work + tiles.TOTALS_AT, bias, residual)  # fmt: skip
+            if row < last:
+                rows = last - row
                 codes, info = codes0 + row * code_stride, info0 + row * info_stride
-                out = load_i64(args + 56) + row * out_stride + 64 * tile
-                residual = residual0 + row * out_stride + 64 * tile if residual0 != 0 else 0
-                to, to_stride = (out, out_stride) if lanes == 16 else (scratch, 64)
-                if rows == 4 and row == first:
-                    first4(weights, codes, code_stride, info, info_stride, blocks,
-                           code_sums, to, to_stride, tile_bytes)  # fmt: skip
-                elif rows == 4:
-                    next4(weights, codes, code_stride, info, info_stride, blocks,
-                          code_sums, to, to_stride, tile_bytes)  # fmt: skip
-                elif rows == 2:
-                    tile2(weights, codes, code_stride, info, info_stride, blocks,
-                          code_sums, to, to_stride, AHEAD)  # fmt: skip
+                if rows == 2:
+                    tile2(
+                        weights, codes, code_stride, info, info_stride, blocks, scratch, 64, AHEAD
+                    )
                 else:
-                    tile1(weights, codes, code_stride, info, info_stride, blocks,
-                          code_sums, to, to_stride, AHEAD)  # fmt: skip
-                if lanes < 16 or bias != 0 or residual != 0:
-                    finish(out, out_stride, rows, lanes, scratch, bias, residual)
-                row += rows
+                    tile1(
+                        weights, codes, code_stride, info, info_stride, blocks, scratch, 64, AHEAD
+                    )
+                residual = residual0_tile + row * out_stride if residual0 != 0 else 0
+                finish(out0 + row * out_stride, out_stride, rows, lanes, scratch, bias, residual)
 
     return product
 
@@ -270,13 +275,11 @@ def product_dense(kind: str):
                 x = load_i64(args + 96) + row * stride
                 out = load_i64(args + 56) + row * out_stride + 64 * tile
                 residual = residual0 + row * out_stride + 64 * tile if residual0 != 0 else 0
-                to, to_stride = (out, out_stride) if lanes == 16 else (scratch, 64)
                 if rows == 4:
-                    tile4(weights, x, stride, blocks, rest, to, to_stride)
+                    tile4(weights, x, stride, blocks, rest, scratch, 64)
                 else:
-                    tile1(weights, x, stride, blocks, rest, to, to_stride)
-                if lanes < 16 or bias != 0 or residual != 0:
-                    finish(out, out_stride, rows, lanes, scratch, bias, residual)
+                    tile1(weights, x, stride, blocks, rest, scratch, 64)
+                finish(out, out_stride, rows, lanes, scratch, bias, residual)
                 row += rows
 
     return product

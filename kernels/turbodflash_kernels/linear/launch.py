@@ -66,8 +66,9 @@ class _Codes:
         self.k, self.private = k, n <= PRIVATE_ROWS and n * k <= layout.PRIVATE_CODES
         if self.private:
             return
-        self.codes = device.scratch((n, k), np.int8)
-        self.info = device.scratch((n, k // layout.BLOCK, layout.INFO_WORDS), np.int32)
+        filled = layout.filled(n)
+        self.codes = device.scratch((filled, k), np.int8)
+        self.info = device.scratch((filled, k // layout.BLOCK, layout.INFO_WORDS), np.int32)
 
     def words(self) -> tuple[int, ...]:
         """codes, code_stride, info, info_stride."""
