@@ -79,7 +79,7 @@ class Talk:
         return drafted
 
     def cut(self, share: float) -> None:
-        length = int(share * len(self.text))
+        length = int(share * (len(self.text) - 1))
         self.drafter.truncate(length)
         self.text = [*self.text[:length], 10]
 
