@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from turbodflash_engine import plugins
 from turbodflash_engine.drafters._base import Draft, Drafter, FileKind, Rows, Setting
-from turbodflash_engine.drafters._chain import UNTRAINED, Chain, largest, needed
+from turbodflash_engine.drafters._chain import UNTRAINED, Chain, largest, looked_at
 from turbodflash_engine.errors import BadModel
 from turbodflash_engine.layers.rope import RopeOverrides
 from turbodflash_engine.layers.tensors import Layout, Tensors
@@ -52,7 +52,7 @@ class DraftModel:
         self.longest = UNTRAINED if options.n_max is None else options.n_max
         self._model, self._options, self._weight_bytes = model, options, weight_bytes
         self._vocabulary = min(model.vocabulary, target.vocabulary)
-        self._looked_at = needed(options, self._vocabulary)
+        self._looked_at = looked_at(options, self._vocabulary)
         self._observed = 0
         self._behind: list[int] = []  # the end of the observed text, which the cache lacks
         self._ahead: list[int] = []  # what the cache holds after the observed text
@@ -68,7 +68,7 @@ class DraftModel:
             return Draft()
         if len(self._behind) > PASS_ROWS:
             self._catch_up()
-        chain = Chain(self._options)
+        chain = Chain(self._options.p_min)
         run = [*self._behind, self._known(history[-1])]
         read: list[int] = []
         with self._model.cache.trial() as trial:

@@ -1,0 +1,1 @@
+"""What the EAGLE-3 drafter is made of."""

@@ -1,0 +1,73 @@
+"""The tables of an EAGLE-3 draft: its own, or the model's."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from turbodflash_engine.drafters._block.words import Words
+from turbodflash_engine.drafters._eagle3.config import (
+    ANOTHER,
+    EMBEDDING,
+    HEAD,
+    HEAD_TOKENS,
+    Eagle3Config,
+)
+from turbodflash_engine.errors import BadModel
+from turbodflash_engine.layers.tensors import INCOMPLETE, Tensors
+from turbodflash_engine.models._base import Shared
+from turbodflash_kernels.device import Device, Weight
+
+
+def read_words(device: Device, tensors: Tensors, config: Eagle3Config, target: Shared) -> Words:
+    """Raises BadModel where a table is missing or does not fit the others."""
+    for name in (EMBEDDING, HEAD):
+        if name not in tensors and config.width != target.width:
+            raise BadModel(
+                f"'{config.source}' has no tensor '{name}', and that of the model has rows of "
+                f"{target.width}, but the draft's width is {config.width}",
+                hint=ANOTHER,
+            )
+    embedding = _own(device, tensors, EMBEDDING, config) or target.embedding
+    head = _own(device, tensors, HEAD, config) or target.head
+    if HEAD_TOKENS in tensors:
+        tokens = absolute(tensors.ids(HEAD_TOKENS))
+        _check_tokens(config, tokens, head.rows, target.vocabulary)
+        return Words(embedding, head, tokens, target.vocabulary)
+    if head.rows < target.vocabulary:
+        raise BadModel(
+            f"'{config.source}' drafts {head.rows:,} of the model's {target.vocabulary:,} tokens, "
+            f"but has no tensor '{HEAD_TOKENS}' to say which",
+            hint=INCOMPLETE,
+        )
+    return Words(embedding, head, None, target.vocabulary)
+
+
+def absolute(tokens: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The model's token for each row of the head.
+
+    Old files have what is to be added to the row's number instead: then values do not ascend.
+    """
+    return tokens if (np.diff(tokens) > 0).all() else tokens + np.arange(len(tokens))
+
+
+def _own(device: Device, tensors: Tensors, name: str, config: Eagle3Config) -> Weight | None:
+    return device.pack([tensors.part(name)], config.width) if name in tensors else None
+
+
+def _check_tokens(
+    config: Eagle3Config, tokens: NDArray[np.int64], rows: int, vocabulary: int
+) -> None:
+    if len(tokens) != rows:
+        raise BadModel(
+            f"'{config.source}': tensor '{HEAD_TOKENS}' names {len(tokens):,} tokens "
+            f"for a head of {rows:,} rows",
+            hint=INCOMPLETE,
+        )
+    lowest, highest = tokens.min(), tokens.max()
+    if lowest < 0 or highest >= vocabulary:
+        raise BadModel(
+            f"'{config.source}': tensor '{HEAD_TOKENS}' has tokens from {lowest} to {highest}, "
+            f"expected 0 to {vocabulary - 1}",
+            hint=INCOMPLETE,
+        )

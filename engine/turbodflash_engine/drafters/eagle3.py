@@ -1,0 +1,157 @@
+"""EAGLE-3: one layer over pairs of a token and what the model made of the token before it.
+
+Row p of its cache is the pair of token p + 1 and feature p; a feature is three of the model's
+residual rows, fused. So the last observed token has a feature and no row: its pair needs the token
+that is drafted from, or observed next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from turbodflash_engine.drafters._base import Draft, Drafter, FileKind, Rows, Setting
+from turbodflash_engine.drafters._chain import UNTRAINED, Chain, looked_at
+from turbodflash_engine.drafters._eagle3.config import (
+    NORM,
+    Eagle3Config,
+    check_eagle3,
+    eagle3_layout,
+    read_eagle3,
+)
+from turbodflash_engine.drafters._eagle3.layer import Layer
+from turbodflash_engine.drafters._eagle3.tables import read_words
+from turbodflash_engine.drafters._eagle3.waiting import Waiting
+from turbodflash_engine.layers.steps import FEW_ROWS, Steps
+from turbodflash_engine.layers.tensors import Tensors
+from turbodflash_engine.metadata import Metadata
+from turbodflash_kernels.op import Array, RmsNorm
+
+Ids = NDArray[np.int32]
+
+STASH = 64
+"""Rows that wait for the next draft at most; so plain decoding is hardly slowed."""
+
+
+class _Row(NamedTuple):
+    """What follows a pair: its feature f32[1, width], its logits, and the largest of them."""
+
+    feature: Array
+    logits: Array
+    values: Array
+    ids: Array
+
+
+class Eagle3:
+    """Drafts token by token; its own feature stands in where the model's is not there yet.
+
+    After a cut the last token's row keeps the pair with the token that came after it before: its
+    feature is gone. When the text goes on as before, as when an answer is given again, nothing is
+    lost; otherwise one row among all is a little off.
+    """
+
+    name = "draft-eagle3"
+
+    def __init__(self, config: Eagle3Config, tensors: Tensors, setting: Setting) -> None:
+        device, options, plan = setting.device, setting.options, setting.plan
+        self.taps = config.taps
+        self.longest = UNTRAINED if options.n_max is None else options.n_max
+        self._device, self._p_min, self._capacity = device, options.p_min, plan.positions
+        self._words = read_words(device, tensors, config, setting.target)
+        shape = (config.attention.kv_heads, config.attention.head_dim, config.attention.head_dim)
+        self._memory = device.kv(plan.format_k, plan.format_v, plan.positions, *shape)
+        self._layer = Layer(device, tensors, config, self._memory, self._words.embedding)
+        norm = RmsNorm(device.upload(tensors.vector(NORM)), config.eps)
+        self._head = device.bind("linear", weight=self._words.head, prologue=norm, bias=None)
+        self._best = device.bind("largest", count=looked_at(options, self._words.head.rows))
+        self._feature = device.empty((1, config.width), np.float32)
+        self._waiting = Waiting(device, len(config.taps), config.target_width)
+        self._most_waiting = 1 if options.inject == "immediate" else STASH
+        self._threads = (options.threads, options.threads_batch or options.threads)
+        self._next: Steps[int, _Row] = Steps(device, self._after_draft, options.threads)
+        self._capture_anew()
+        self._weight_bytes = tensors.weight_bytes(device.bytes_per_weight)
+
+    @property
+    def nbytes(self) -> int:
+        return self._weight_bytes + self._memory.nbytes + self._waiting.nbytes
+
+    def draft(self, history: Sequence[int], width: int) -> Draft:
+        at = self._waiting.end - 1
+        width = min(width, self.longest, self._capacity - at)
+        if not self._waiting.count or width < 1:
+            return Draft()
+        if self._waiting.count > FEW_ROWS:
+            self._store()
+        pairs = self._pairs_of([*self._waiting.tokens[1:], history[-1]], self._waiting.start)
+        row = self._first(self._waiting.count, *pairs)
+        self._waiting.leave_last(paired=history[-1])
+        chain = Chain(self._p_min)
+        while (token := self._chosen(chain, row)) is not None and len(chain) < width:
+            self._device.copy(self._feature, row.feature)
+            row = self._next(1, *self._pairs_of([token], at + len(chain)))
+        return chain.draft()
+
+    def observe(
+        self, tokens: Sequence[int], positions: range, taps: Sequence[Rows], coming: int = 0
+    ) -> None:
+        rows = self._waiting.rows
+        self._waiting.hold(tokens, taps)
+        if self._waiting.rows is not rows:
+            self._capture_anew()
+        if self._waiting.count > self._most_waiting:
+            self._store()
+
+    def truncate(self, length: int) -> None:
+        self._waiting.truncate(length)
+
+    def _capture_anew(self) -> None:
+        """Steps name the buffer of waiting rows, so they last as long as it does."""
+        few, many = self._threads
+        self._pairs: Steps[int, None] = Steps(self._device, self._store_rows, many)
+        self._first: Steps[int, _Row] = Steps(self._device, self._after_rows, few)
+
+    def _store(self) -> None:
+        """Pair all waiting rows but the last, as far as there is room for them."""
+        count = min(self._waiting.count - 1, self._capacity - self._waiting.start)
+        if count > 0:
+            pairs = self._pairs_of(self._waiting.tokens[1 : count + 1], self._waiting.start)
+            self._pairs(count, *pairs)
+        self._waiting.leave_last()
+
+    def _chosen(self, chain: Chain, row: _Row) -> int | None:
+        ids = self._device.read(row.ids)[0]
+        return chain.add(self._device.read(row.values)[0], self._words.tokens(ids))
+
+    def _pairs_of(self, tokens: Sequence[int], position: int) -> tuple[Ids, Ids]:
+        """Tokens of pairs, and where the pairs stand, the first at `position`."""
+        known = np.minimum(tokens, self._words.embedding.rows - 1).astype(np.int32)
+        return known, np.arange(position, position + len(known), dtype=np.int32)
+
+    def _store_rows(self, rows: int, tokens: Array, positions: Array) -> None:
+        self._layer.store(tokens, self._layer.fuse(self._waiting.rows[:rows]), positions)
+
+    def _after_rows(self, rows: int, tokens: Array, positions: Array) -> _Row:
+        features = self._layer.fuse(self._waiting.rows[:rows])
+        return self._row(self._layer(tokens, features, positions))
+
+    def _after_draft(self, rows: int, tokens: Array, positions: Array) -> _Row:
+        return self._row(self._layer(tokens, self._feature, positions))
+
+    def _row(self, feature: Array) -> _Row:
+        logits = self._head(feature)
+        return _Row(feature, logits, *self._best(logits))
+
+
+def claims(metadata: Metadata, names: Container[str]) -> bool:
+    return metadata.architecture == "eagle3"
+
+
+def build(config: Eagle3Config, tensors: Tensors, setting: Setting) -> Drafter:
+    return Eagle3(config, tensors, setting)
+
+
+PLUGIN = FileKind(claims, read_eagle3, check_eagle3, eagle3_layout, build)
