@@ -42,7 +42,8 @@ ENGINE = (  # lowest first; a part may import itself and what stands in a row be
     {"decode"},
     {"loading", "inspect"},
     {"session"},
-    {"measuring"},
+    {"measuring", "speculating"},
+    {"doctor"},
 )
 ROW = {part: row for row, parts in enumerate(ENGINE) for part in parts}
 

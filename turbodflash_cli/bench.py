@@ -5,17 +5,26 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
+from turbodflash_cli.bench_drafting import PAINTERS_OF_DRAFTING, bench_prompts
+from turbodflash_cli.drafting import find_draft, spec_options
 from turbodflash_cli.flags import ComputeFlags, ContextFlags, DraftFlags, ModelFlags, NgramFlags
 from turbodflash_cli.flags.report import BenchFlags
 from turbodflash_cli.interrupt import leaving_at_once
 from turbodflash_cli.opening import find_model
-from turbodflash_cli.options import load_options
+from turbodflash_cli.options import forbids_thinking, load_options
 from turbodflash_cli.progress import Bar
 from turbodflash_cli.table import columns
 from turbodflash_cli.terminal import Terminal
+from turbodflash_engine import BadUsage, LoadOptions
+
+if TYPE_CHECKING:
+    from turbodflash_engine import Prompt
+
+DRAFTING = ("tokens", "repeats", "prompts")
+"""Options that only mean something with a drafter."""
 
 UNITS = (
     # ending of a key: what stands after its figure
@@ -40,15 +49,41 @@ def bench(
     """Measure, and print the figures on stdout."""
     from turbodflash_engine import measure
 
-    options = load_options(find_model(terminal, model), window, compute)
+    spec = spec_options(draft, ngram)
+    if spec is None and (unused := [flags.typed[name] for name in DRAFTING if name in flags.typed]):
+        raise BadUsage(f"{unused[0]} needs a drafter.", hint="-md draft.gguf")
+    prompts = bench_prompts(flags.prompts)
+    file = find_model(terminal, model)
+    spec = find_draft(terminal, spec, draft, model)
+    options = load_options(file, window, compute, spec=spec)
     bar = Bar(terminal)
     try:
         with leaving_at_once(bar.clear):
-            figures = measure(options, bar)
+            figures: Figures
+            if spec is None:
+                figures = measure(options, bar)
+            else:
+                figures = _with_drafter(options, prompts, flags, bar)
     finally:
         bar.clear()
-    terminal.write(PAINTERS[flags.format or "table"](figures))
+    painters = PAINTERS if spec is None else PAINTERS | PAINTERS_OF_DRAFTING
+    terminal.write(painters[flags.format or "table"](figures))
     return 0
+
+
+def _with_drafter(
+    options: LoadOptions, prompts: Sequence[Prompt], flags: BenchFlags, bar: Bar
+) -> Figures:
+    from turbodflash_engine import measure_speculation
+
+    given = {"tokens": flags.tokens, "repeats": flags.repeats}
+    return measure_speculation(
+        options,
+        prompts,
+        bar,
+        thinking=False if forbids_thinking() else None,
+        **{name: value for name, value in given.items() if value is not None},
+    )
 
 
 def as_table(figures: Figures) -> str:

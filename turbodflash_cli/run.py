@@ -48,7 +48,7 @@ class Request(NamedTuple):
     @classmethod
     def of(cls, flags: PromptFlags, output: OutputFlags, in_tty: bool) -> Request:
         """Read the prompt; refuse what cannot go together."""
-        prompt = first_prompt(flags, in_tty)
+        prompt = None if output.spec_doctor else first_prompt(flags, in_tty)
         system = system_message(flags)
         raw = None if flags.conversation is None else not flags.conversation
         chats = prompt is None or (flags.conversation is True and not flags.single_turn)
@@ -85,7 +85,12 @@ def run(
     spec = spec_options(draft, ngram)
     file = find_model(terminal, model)
     spec = find_draft(terminal, spec, draft, model)
-    session = open_model(terminal, load_options(file, window, compute, template, spec))
+    load = load_options(file, window, compute, template, spec)
+    if output.spec_doctor:
+        from turbodflash_cli.doctor import doctor
+
+        return doctor(terminal, load, thinking(reasoning))
+    session = open_model(terminal, load)
     options = say_options(session.info.sample_defaults, sampling, prompt, reasoning)
     _advise(terminal, request, reasoning, session)
     if request.chats:

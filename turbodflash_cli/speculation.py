@@ -74,8 +74,8 @@ def table(did: Speculation, draft: DraftInfo | None) -> list[str]:
         ["tokens", f"{did.drafted} drafted, {did.tested} tested, {did.accepted} accepted"],
         ["acceptance", f"{100 * did.acceptance:.1f} % of the drafted tokens"],
         ["by position", " ".join(f"{share:.2f}" for share in did.per_position) or "none"],
-        ["accepted", _counts(did.histogram)],
-        ["verified", _counts(did.widths)],
+        ["accepted", times(did.histogram)],
+        ["verified", times(did.widths)],
         ["seconds", _seconds(did)],
         ["memory", memory(draft) if draft else size(did.nbytes)],
     ]
@@ -108,7 +108,7 @@ def counts(did: Speculation) -> dict[str, Any]:
     return {name: list(v) if isinstance(v, tuple) else v for name, v in figures.items()}
 
 
-def _counts(counted: Sequence[int]) -> str:
+def times(counted: Sequence[int]) -> str:
     """How often 0, 1, 2, ...; what never was is left out."""
     shown = [f"{number} tokens {times}x" for number, times in enumerate(counted) if times]
     return ", ".join(shown) or "none"

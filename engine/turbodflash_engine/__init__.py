@@ -30,10 +30,12 @@ from turbodflash_engine.options import (
 )
 
 if TYPE_CHECKING:
+    from turbodflash_engine.doctor import Check, Diagnosis, diagnose
     from turbodflash_engine.info import DraftInfo, ModelInfo
     from turbodflash_engine.inspect import Inspection, inspect_file
     from turbodflash_engine.measuring import measure
     from turbodflash_engine.session import Session, open_session
+    from turbodflash_engine.speculating import Prompt, measure_speculation
 
 __all__ = [
     "SAMPLERS",
@@ -41,6 +43,8 @@ __all__ = [
     "SPEC_TYPES",
     "BadModel",
     "BadUsage",
+    "Check",
+    "Diagnosis",
     "DoesNotFit",
     "DraftInfo",
     "Event",
@@ -49,6 +53,7 @@ __all__ = [
     "LoadOptions",
     "ModelInfo",
     "Progress",
+    "Prompt",
     "SampleOptions",
     "SayOptions",
     "Session",
@@ -59,13 +64,18 @@ __all__ = [
     "TurbodflashError",
     "Unknown",
     "Verified",
+    "diagnose",
     "inspect_file",
     "measure",
+    "measure_speculation",
     "open_session",
     "sampler_name",
 ]
 
 _HEAVY = {
+    "Check": "turbodflash_engine.doctor",
+    "Diagnosis": "turbodflash_engine.doctor",
+    "diagnose": "turbodflash_engine.doctor",
     "DraftInfo": "turbodflash_engine.info",
     "Inspection": "turbodflash_engine.inspect",
     "ModelInfo": "turbodflash_engine.info",
@@ -73,6 +83,8 @@ _HEAVY = {
     "open_session": "turbodflash_engine.session",
     "inspect_file": "turbodflash_engine.inspect",
     "measure": "turbodflash_engine.measuring",
+    "Prompt": "turbodflash_engine.speculating",
+    "measure_speculation": "turbodflash_engine.speculating",
 }
 
 

@@ -7,6 +7,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, NamedTuple
 
 from turbodflash_engine import plugins
+from turbodflash_engine.drafters._base import Drafter
 from turbodflash_engine.errors import BadModel, Unknown
 from turbodflash_engine.events import Progress
 from turbodflash_engine.gguf import GgufFile, open_gguf
@@ -30,13 +31,14 @@ Report = Callable[[Progress], None]
 
 
 class Loaded(NamedTuple):
-    """All that a session needs."""
+    """All that a session needs. drafter: None = plain decoding."""
 
     model: Model
     tokenizer: Tokenizer
     template: ChatTemplate
     info: ModelInfo
     device: Device
+    drafter: Drafter | None = None
 
 
 def load(options: LoadOptions, progress: Report | None = None) -> Loaded:

@@ -81,6 +81,11 @@ class Session:
         """Tokens in the cache."""
         return self._model.cache.length
 
+    @property
+    def held(self) -> tuple[int, ...]:
+        """What the cache holds: the latest prompt and, but for its last token, its answer."""
+        return tuple(self._held)
+
     def count(self, text: str) -> int:
         """Tokens of a text that is neither begun nor ended by special ones."""
         return len(self._tokenizer.encode(text, add_special=False, parse_special=True))

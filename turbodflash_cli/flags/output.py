@@ -54,6 +54,10 @@ class OutputFlags(Group):
     stats: Annotated[
         bool, flag("--stats", help="After an answer, how the drafting went.", common=True)
     ] = False
+    spec_doctor: Annotated[
+        bool,
+        flag("--spec-doctor", help="Why drafts are rarely right: look for known causes."),
+    ] = False
     color: Annotated[
         str | None,
         flag(

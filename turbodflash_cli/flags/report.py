@@ -1,18 +1,52 @@
 """Options of the commands that report."""
 
+from pathlib import Path
 from typing import Annotated
 
 from turbodflash_cli.flags.flag import Group, flag
-from turbodflash_cli.flags.values import choice, on_off_auto
+from turbodflash_cli.flags.values import choice, on_off_auto, path, whole
 
 FORMATS = ("table", "md", "json", "csv")
 
 
 class BenchFlags(Group):
-    """How a measurement is printed."""
+    """What is measured with a drafter, and how a measurement is printed."""
 
     panel = "Report"
 
+    tokens: Annotated[
+        int | None,
+        flag(
+            "-n",
+            "--predict",
+            "--n-gen",
+            help="With a drafter: tokens of each answer.",
+            metavar="N",
+            parse=whole(low=2),
+            default="128",
+        ),
+    ] = None
+    repeats: Annotated[
+        int | None,
+        flag(
+            "-r",
+            "--repetitions",
+            help="With a drafter: how often each prompt is answered, with it and without.",
+            metavar="N",
+            parse=whole(low=1),
+            default="2",
+        ),
+    ] = None
+    prompts: Annotated[
+        Path | None,
+        flag(
+            "--prompts",
+            help="With a drafter: other prompts, one a line, or JSON of kinds and texts.",
+            metavar="FILE",
+            parse=path,
+            default="ten of four kinds",
+        ),
+    ] = None
     format: Annotated[
         str | None,
         flag(
