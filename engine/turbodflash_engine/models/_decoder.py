@@ -55,29 +55,27 @@ class Decoder:
         taps: tuple[int, ...] = (),
         parents: Sequence[int] | None = None,
     ) -> Output:
-        ids = self._checked(tokens, logits, taps)
-        self.cache.reserve(len(ids))
-        key = _Key(len(ids), max(logits, 1), tuple(taps), parents is not None)
-        scores, tapped = self._steps(key, ids, *_places(self.cache.length, len(ids), parents))
+        count = len(tokens)
+        self._check(tokens, logits)
+        self.cache.reserve(count)
+        key = _Key(count, max(logits, 1), tuple(taps), parents is not None)
+        ids = np.array(tokens, np.int32)
+        scores, tapped = self._steps(key, ids, *_places(self.cache.length, count, parents))
         rows = self._device.read(scores)
-        self.cache.advance(len(ids))
+        self.cache.advance(count)
         return Output(rows[len(rows) - logits :], tapped)
 
-    def _checked(
-        self, tokens: Sequence[int], logits: int, taps: tuple[int, ...]
-    ) -> NDArray[np.int32]:
-        ids = np.asarray(tokens, np.int64)
-        if not len(ids):
+    def _check(self, tokens: Sequence[int], logits: int) -> None:
+        if not len(tokens):
             raise ValueError("there are no tokens to read")
-        if ids.min() < 0 or ids.max() >= self.vocabulary:
+        if min(tokens) < 0 or max(tokens) >= self.vocabulary:
             raise ValueError(f"a token lies outside of 0 to {self.vocabulary - 1}")
-        if not 0 <= logits <= len(ids):
-            raise ValueError(f"cannot give logits of {logits} rows out of {len(ids)}")
-        if any(not 0 <= tap < len(self._blocks) for tap in taps):
-            raise ValueError(f"taps {taps} are not all layers of 0 to {len(self._blocks) - 1}")
-        return ids.astype(np.int32)
+        if not 0 <= logits <= len(tokens):
+            raise ValueError(f"cannot give logits of {logits} rows out of {len(tokens)}")
 
     def _pass(self, key: _Key, tokens: Array, *places: Array) -> Result:
+        if not set(key.taps) <= set(range(len(self._blocks))):
+            raise ValueError(f"taps {key.taps} are not all layers of 0 to {len(self._blocks) - 1}")
         x = self._embed(tokens)
         tapped = {}
         for index, block in enumerate(self._blocks):

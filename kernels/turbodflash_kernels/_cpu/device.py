@@ -16,7 +16,7 @@ from turbodflash_kernels._cpu.arena import Arena, is_scratch
 from turbodflash_kernels._cpu.ceilings import CpuProbe
 from turbodflash_kernels._cpu.library import Compiling, Library
 from turbodflash_kernels._cpu.memory import Memory
-from turbodflash_kernels._cpu.team import Team, address, aligned
+from turbodflash_kernels._cpu.team import Tape, Team, address, aligned
 from turbodflash_kernels._cpu.words import ARGUMENT_WORDS, RECORD_WORDS, own_tasks
 from turbodflash_kernels.device import Device
 from turbodflash_kernels.op import Part
@@ -214,14 +214,13 @@ class CpuDevice(Device):
             self._capturing = False
             self._take()  # an op that failed leaves nothing half recorded
 
-    def _take(self) -> tuple[NDArray[np.int64], bool, list[Any]]:
-        tape = np.array(self._records, np.int64).reshape(-1, RECORD_WORDS)
-        taken = tape, self._many, self._kept
+    def _take(self) -> tuple[Tape, bool, list[Any]]:
+        taken = Tape(self._records), self._many, self._kept
         self._records, self._many, self._kept, self._memo = [], False, [], {}
         self._announced = 0
         return taken
 
-    def _play(self, tape: NDArray[np.int64], many: bool, threads: int = 0) -> None:
+    def _play(self, tape: Tape, many: bool, threads: int = 0) -> None:
         self._team.run(tape, threads or (self.threads_batch if many else self.threads))
 
 

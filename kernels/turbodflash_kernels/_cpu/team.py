@@ -10,6 +10,7 @@ import ctypes
 import sys
 import threading
 import weakref
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from turbodflash_kernels._cpu.library import Library
 from turbodflash_kernels._cpu.words import (
     ACTIVE,
     EPOCH,
+    RECORD_WORDS,
     RECORDS,
     SCRATCH,
     SCRATCH_EACH,
@@ -43,12 +45,24 @@ def address(array: NDArray[Any]) -> int:
     return array.__array_interface__["data"][0]
 
 
+class Tape:
+    """Records to play, one after the other."""
+
+    __slots__ = ("_words", "address", "records")
+
+    def __init__(self, words: Sequence[int]) -> None:
+        self._words = np.array(words, np.int64)
+        self.address = address(self._words)
+        self.records = len(words) // RECORD_WORDS
+
+
 class Team:
     """`threads` threads, the caller's included."""
 
     def __init__(self, threads: int, library: Library) -> None:
         self.threads = threads
         self._shared = aligned((THREADS + 64 * threads) // 8, np.int64)
+        self._words = self._shared.data  # read and written with less ado than an array
         self._scratch = aligned(threads * SCRATCH_BYTES, np.uint8)
         self._base = address(self._shared)
         self._put(SCRATCH, address(self._scratch))
@@ -67,26 +81,22 @@ class Team:
                 ).start()
         weakref.finalize(self, _dismiss, self._shared, self._wake)
 
-    def run(self, tape: NDArray[np.int64], threads: int) -> None:
-        """Play a tape [records, RECORD_WORDS] with that many threads; returns when all is done."""
-        self._put(TAPE, address(tape))
-        self._put(RECORDS, len(tape))
+    def run(self, tape: Tape, threads: int) -> None:
+        """Play a tape with that many threads, or with all; returns when all is done."""
+        self._put(TAPE, tape.address)
+        self._put(RECORDS, tape.records)
         self._put(ACTIVE, min(threads, self.threads))
-        self._put(EPOCH, self._get(EPOCH) + 1)
-        _wake_parked(self._shared, self._wake)
+        self._words[EPOCH // 8] += 1
+        self._wake_parked()
         self._play(self._base, 0)
 
     def _put(self, offset: int, value: int) -> None:
-        self._shared[offset // 8] = value
+        self._words[offset // 8] = value
 
-    def _get(self, offset: int) -> int:
-        return int(self._shared[offset // 8])
-
-
-def _wake_parked(shared: NDArray[np.int64], wake: list[threading.Event]) -> None:
-    for thread in range(1, len(wake)):
-        if shared[(THREADS + 64 * thread) // 8]:
-            wake[thread].set()
+    def _wake_parked(self) -> None:
+        for thread in range(1, self.threads):
+            if self._words[(THREADS + 64 * thread) // 8]:
+                self._wake[thread].set()
 
 
 def _serve(shared: NDArray[np.int64], stand_by: Any, thread: int, wake: threading.Event) -> None:
