@@ -72,7 +72,7 @@ def test_the_best_of_one_op_can_be_looked_up_by_the_next_in_a_captured_step():
         table = device.pack([random_part("4-affine", 300, 64, 1)], 64)
         embed, largest = (
             device.bind("embed", table=table, scale=1.0),
-            device.bind("largest", count=1),
+            device.bind("largest", count=3),
         )
         x = device.upload(np.zeros((1, 300), np.float32))
         step = device.capture(lambda: embed(largest(x)[1][:, 0]))  # noqa: B023 (called here)
