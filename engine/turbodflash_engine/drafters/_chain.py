@@ -6,8 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from turbodflash_engine.drafters._base import Draft
-from turbodflash_engine.drafters._block.guesses import AMONG, draft_of, log_softmax
-from turbodflash_engine.options import SpecOptions
+from turbodflash_engine.drafters._guesses import draft_of, log_softmax
 
 UNTRAINED = 16
 """The most tokens drafted at once by a draft that was not trained for a certain number."""
@@ -45,11 +44,6 @@ class Chain:
             return Draft()
         sure = [1.0] * len(self)
         return draft_of(np.stack(self._tokens), np.stack(self._log_probs), sure, p_min=0.0)
-
-
-def looked_at(options: SpecOptions, rows: int) -> int:
-    """How many of the largest of `rows` logits a chain needs."""
-    return min(AMONG, rows) if options.p_min > 0 or options.tree else 1
 
 
 def largest(logits: Floats, count: int) -> tuple[Floats, Ids]:

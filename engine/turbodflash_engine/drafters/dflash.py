@@ -14,9 +14,9 @@ from turbodflash_engine.drafters._base import Draft, Drafter, FileKind, Setting
 from turbodflash_engine.drafters._block.config import BlockConfig, check_block, read_block
 from turbodflash_engine.drafters._block.dialects import ARCHITECTURES
 from turbodflash_engine.drafters._block.drafter import BlockDrafter
-from turbodflash_engine.drafters._block.guesses import draft_of, log_softmax, probabilities
 from turbodflash_engine.drafters._block.layout import block_layout
 from turbodflash_engine.drafters._block.selector import Selection, selector_layout
+from turbodflash_engine.drafters._guesses import draft_of, log_softmax, looked_at, probabilities
 from turbodflash_engine.layers.steps import Steps
 from turbodflash_engine.layers.tensors import Layout, Tensors
 from turbodflash_engine.metadata import Metadata
@@ -32,9 +32,12 @@ class Dflash(BlockDrafter):
 
     def __init__(self, config: BlockConfig, tensors: Tensors, setting: Setting) -> None:
         super().__init__(config, tensors, setting, anchor_predicts=False)
-        self._best = setting.device.bind("largest", count=self._among)
-        self._device = setting.device
-        self._steps: Steps[int, tuple[Array, Array]] = Steps(setting.device, self._pass)
+        self._best = setting.device.bind(
+            "largest", count=looked_at(setting.options, self._words.head.rows)
+        )
+        self._steps: Steps[int, tuple[Array, Array]] = Steps(
+            setting.device, self._pass, setting.options.threads
+        )
 
     def _pass(self, key: int, tokens: Array, positions: Array) -> tuple[Array, Array]:
         return self._best(self._head(self._backbone(tokens, positions)[1:]))
@@ -56,9 +59,10 @@ class Dflash2(BlockDrafter):
         assert config.selector is not None
         top = min(config.selector.top, self._words.head.rows)
         self._best = setting.device.bind("largest", count=top)
-        self._selection = Selection(setting.device, tensors, config, self._norm, self._words, top)
-        self._device = setting.device
-        self._steps: Steps[int, tuple[Array, ...]] = Steps(setting.device, self._pass)
+        self._selection = Selection(setting.device, tensors, config, self._norm, self._words)
+        self._steps: Steps[int, tuple[Array, ...]] = Steps(
+            setting.device, self._pass, setting.options.threads
+        )
 
     def _pass(self, key: int, tokens: Array, positions: Array) -> tuple[Array, ...]:
         x = self._backbone(tokens, positions)[1:]
@@ -70,8 +74,7 @@ class Dflash2(BlockDrafter):
         logits, gate = self._device.read(values).copy(), self._device.read(gates).copy()
         lattice = self._selection.lattice(int(tokens[0]), candidates, logits, gate)
         best, log_probs = self._selection.walk(candidates[:count], lattice[:count])
-        draft = draft_of(best, log_probs, probabilities(log_probs), self._options.p_min)
-        return draft if self._options.tree else Draft(draft.tokens)
+        return draft_of(best, log_probs, probabilities(log_probs), self._options.p_min)
 
 
 def claims(metadata: Metadata, names: Container[str]) -> bool:

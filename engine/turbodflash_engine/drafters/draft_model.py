@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 from turbodflash_engine import plugins
 from turbodflash_engine.drafters._base import Draft, Drafter, FileKind, Rows, Setting
-from turbodflash_engine.drafters._chain import UNTRAINED, Chain, largest, looked_at
+from turbodflash_engine.drafters._chain import UNTRAINED, Chain, largest
+from turbodflash_engine.drafters._guesses import looked_at
 from turbodflash_engine.errors import BadModel
 from turbodflash_engine.layers.rope import RopeOverrides
 from turbodflash_engine.layers.tensors import Layout, Tensors

@@ -12,7 +12,6 @@ from turbodflash_engine.drafters._base import Draft, Drafter, FileKind, Setting
 from turbodflash_engine.drafters._block.config import BlockConfig, check_block, read_block
 from turbodflash_engine.drafters._block.dialects import ARCHITECTURES
 from turbodflash_engine.drafters._block.drafter import BlockDrafter
-from turbodflash_engine.drafters._block.guesses import draft_of, log_softmax
 from turbodflash_engine.drafters._block.layout import block_layout
 from turbodflash_engine.drafters._block.markov import (
     CONFIDENCE,
@@ -21,6 +20,7 @@ from turbodflash_engine.drafters._block.markov import (
     Markov,
     markov_layout,
 )
+from turbodflash_engine.drafters._guesses import draft_of, log_softmax, looked_at
 from turbodflash_engine.errors import BadModel, BadUsage
 from turbodflash_engine.layers.steps import Steps
 from turbodflash_engine.layers.tensors import Layout, Tensors
@@ -50,14 +50,17 @@ class Dspark(BlockDrafter):
 
     def __init__(self, config: BlockConfig, tensors: Tensors, setting: Setting) -> None:
         super().__init__(config, tensors, setting, anchor_predicts=config.from_anchor)
-        self._device = setting.device
         self._markov = Markov(setting.device, tensors, config, self._words)
         self._sure: Confidence | None = None
         if setting.options.p_min > 0:
             rank = self._markov.rank
             self._sure = Confidence(setting.device, tensors, config, self._norm, rank)
-        self._best = setting.device.bind("largest", count=self._among)
-        self._steps: Steps[int, tuple[_Row, ...]] = Steps(setting.device, self._pass)
+        self._best = setting.device.bind(
+            "largest", count=looked_at(setting.options, self._words.head.rows)
+        )
+        self._steps: Steps[int, tuple[_Row, ...]] = Steps(
+            setting.device, self._pass, setting.options.threads
+        )
 
     def _pass(self, count: int, tokens: Array, positions: Array) -> tuple[_Row, ...]:
         x = self._backbone(tokens, positions)[self._first : self._first + count]
@@ -80,8 +83,7 @@ class Dspark(BlockDrafter):
             1.0 if row.confidence is None else _sigmoid(float(read(row.confidence)[0, 0]))
             for row in chosen
         ]
-        draft = draft_of(best, log_probs, sure, self._options.p_min)
-        return draft if self._options.tree else Draft(draft.tokens)
+        return draft_of(best, log_probs, sure, self._options.p_min)
 
 
 def _sigmoid(x: float) -> float:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from turbodflash_engine.drafters._base import Draft, Drafter, FileKind, Rows, Setting
-from turbodflash_engine.drafters._chain import UNTRAINED, Chain, looked_at
+from turbodflash_engine.drafters._chain import UNTRAINED, Chain
 from turbodflash_engine.drafters._eagle3.config import (
     NORM,
     Eagle3Config,
@@ -25,6 +25,7 @@ from turbodflash_engine.drafters._eagle3.config import (
 from turbodflash_engine.drafters._eagle3.layer import Layer
 from turbodflash_engine.drafters._eagle3.tables import read_words
 from turbodflash_engine.drafters._eagle3.waiting import Waiting
+from turbodflash_engine.drafters._guesses import looked_at
 from turbodflash_engine.layers.steps import FEW_ROWS, Steps
 from turbodflash_engine.layers.tensors import Tensors
 from turbodflash_engine.metadata import Metadata

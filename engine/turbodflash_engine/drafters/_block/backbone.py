@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from turbodflash_engine.drafters._block.config import BlockConfig, Convolution
 from turbodflash_engine.drafters._block.context import Context
-from turbodflash_engine.drafters._block.words import Words
+from turbodflash_engine.drafters._words import Words
 from turbodflash_engine.layers.tensors import Tensors
 from turbodflash_kernels.device import KV, Device
 from turbodflash_kernels.op import Array, Gated, RmsNorm, Rope

@@ -8,6 +8,7 @@ from turbodflash_engine.drafters._block.config import BlockConfig
 from turbodflash_engine.drafters._block.injection import Injection
 from turbodflash_engine.layers.tensors import Tensors
 from turbodflash_engine.models._base import CachePlan
+from turbodflash_engine.options import SpecOptions
 from turbodflash_kernels.device import Device
 from turbodflash_kernels.op import Array, Rope
 
@@ -33,16 +34,16 @@ class Context:
         config: BlockConfig,
         rope: Rope,
         plan: CachePlan,
+        options: SpecOptions,
         *,
         block: int,
-        inject: str,
     ) -> None:
         size = (plan.positions + block, config.kv_heads, config.head_dim, config.head_dim)
         formats = (plan.format_k, plan.format_v)
         self.memory = tuple(device.kv(*formats, *size) for _ in range(config.layers))
-        self._injection = Injection(device, tensors, config, rope, self.memory)
+        self._injection = Injection(device, tensors, config, rope, self.memory, options)
         self._capacity, self._window = plan.positions, max(config.windows)
-        self._stash = 1 if inject == "immediate" else STASH
+        self._stash = 1 if options.inject == "immediate" else STASH
         self.length = 0
         self._first = self._waiting = 0  # position of the first row that waits, and how many do
         self._needed = 0  # sliding layers need no row before this position

@@ -12,9 +12,8 @@ from turbodflash_engine.drafters._base import Draft, Rows, Setting
 from turbodflash_engine.drafters._block.backbone import Backbone, norm_of
 from turbodflash_engine.drafters._block.config import BlockConfig
 from turbodflash_engine.drafters._block.context import Context
-from turbodflash_engine.drafters._block.guesses import AMONG
 from turbodflash_engine.drafters._block.layout import DIVISORS
-from turbodflash_engine.drafters._block.words import read_words
+from turbodflash_engine.drafters._block.tables import read_words
 from turbodflash_engine.layers.tensors import Tensors
 
 
@@ -37,6 +36,7 @@ class BlockDrafter(ABC):
         self._first = 0 if anchor_predicts else 1
         self._block = self.longest + self._first
         self._mask = config.mask
+        self._device = device
         self._options = options
         self._words = read_words(device, tensors, config, setting.target)
         divisors = DIVISORS in tensors and config.divided
@@ -44,7 +44,7 @@ class BlockDrafter(ABC):
             "neox", config.n_rot, tensors.vector(DIVISORS) if divisors else None
         )
         self._context = Context(
-            device, tensors, config, rope, setting.plan, block=config.block, inject=options.inject
+            device, tensors, config, rope, setting.plan, options, block=config.block
         )
         self._backbone = Backbone(device, tensors, config, rope, self._words, self._context)
         self._norm = norm_of(device, tensors, "output_norm", config)
@@ -63,11 +63,15 @@ class BlockDrafter(ABC):
         tokens[0] = history[-1]
         start = self._context.length
         positions = np.arange(start, start + self._block, dtype=np.int32)
-        return self._guess(tokens, positions, min(width, self.longest))
+        draft = self._guess(tokens, positions, min(width, self.longest))
+        return draft if self._options.tree else Draft(draft.tokens)
 
     @abstractmethod
     def _guess(self, tokens: NDArray[np.int32], positions: NDArray[np.int32], count: int) -> Draft:
-        """At most `count` tokens after the first of these, which stand at these positions."""
+        """At most `count` tokens after the first of these, which stand at these positions.
+
+        All else that is known of them comes along.
+        """
 
     def observe(
         self, tokens: Sequence[int], positions: range, taps: Sequence[Rows], coming: int = 0
@@ -76,12 +80,6 @@ class BlockDrafter(ABC):
 
     def truncate(self, length: int) -> None:
         self._context.truncate(length)
-
-    @property
-    def _among(self) -> int:
-        """How many best tokens of a row are asked for."""
-        wanted = AMONG if self._options.p_min > 0 or self._options.tree else 1
-        return min(wanted, self._words.head.rows)
 
 
 def longest(config: BlockConfig, n_max: int | None, anchor_predicts: bool) -> int:

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from turbodflash_engine.drafters._block.config import BlockConfig
-from turbodflash_engine.layers.steps import Steps
+from turbodflash_engine.layers.steps import FEW_ROWS, Steps
 from turbodflash_engine.layers.tensors import Tensors
+from turbodflash_engine.options import SpecOptions
 from turbodflash_kernels.device import KV, Device
 from turbodflash_kernels.op import Array, RmsNorm, Rope
 
@@ -31,6 +32,7 @@ class Injection:
         config: BlockConfig,
         rope: Rope,
         memory: Sequence[KV],
+        options: SpecOptions,
     ) -> None:
         self._device, self._width, self._fused = device, config.width, config.fused
         fusion = device.pack([tensors.part(config.dialect.fusion)], config.fused)
@@ -49,7 +51,7 @@ class Injection:
             )
         ]
         self._all, self._full = groups, [] if all(config.windows) else groups[:1]
-        self._steps: Steps[_Key, None]
+        self._threads = (options.threads, options.threads_batch or options.threads)
         self._rows = self._room(ROOM)
 
     @property
@@ -79,7 +81,8 @@ class Injection:
         sliding: and in those that look back only so far.
         """
         positions = np.arange(position, position + stop - start, dtype=np.int32)
-        self._steps((start, stop, sliding), positions)
+        steps = self._few if stop - start <= FEW_ROWS else self._many
+        steps((start, stop, sliding), positions)
 
     def _step(self, key: _Key, positions: Array) -> None:
         start, stop, sliding = key
@@ -89,7 +92,9 @@ class Injection:
 
     def _room(self, rows: int) -> Array:
         """An empty buffer of so many rows at least; steps that name another are forgotten."""
-        self._steps = Steps(self._device, self._step)
+        few, many = self._threads
+        self._few: Steps[_Key, None] = Steps(self._device, self._step, few)
+        self._many: Steps[_Key, None] = Steps(self._device, self._step, many)
         return self._device.empty((-(-rows // ROOM) * ROOM, self._fused), np.float32)
 
 

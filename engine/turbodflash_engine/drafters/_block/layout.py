@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Container
 
 from turbodflash_engine.drafters._block.config import ANOTHER, BlockConfig
+from turbodflash_engine.drafters._words import HEAD_TOKENS
 from turbodflash_engine.errors import BadModel
 from turbodflash_engine.layers.tensors import ANY, Layout
 
 NORM = "output_norm.weight"
-EMBEDDING, HEAD, HEAD_TOKENS = "token_embd.weight", "output.weight", "d2t"
+EMBEDDING, HEAD = "token_embd.weight", "output.weight"
 DIVISORS = "rope_freqs.weight"
 
 FOREIGN = {

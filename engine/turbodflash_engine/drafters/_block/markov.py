@@ -6,7 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from turbodflash_engine.drafters._block.config import BlockConfig
-from turbodflash_engine.drafters._block.words import Words, check_covers
+from turbodflash_engine.drafters._block.tables import check_covers
+from turbodflash_engine.drafters._words import Words
 from turbodflash_engine.errors import BadModel
 from turbodflash_engine.layers.tensors import ANY, INCOMPLETE, Layout, Tensors
 from turbodflash_kernels.device import Device

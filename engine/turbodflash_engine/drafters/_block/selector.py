@@ -8,8 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from turbodflash_engine.drafters._block.config import BlockConfig
-from turbodflash_engine.drafters._block.guesses import log_softmax
-from turbodflash_engine.drafters._block.words import Words, check_covers
+from turbodflash_engine.drafters._block.tables import check_covers
+from turbodflash_engine.drafters._guesses import log_softmax
+from turbodflash_engine.drafters._words import Words
 from turbodflash_engine.errors import BadModel
 from turbodflash_engine.layers.steps import Steps
 from turbodflash_engine.layers.tensors import ANY, INCOMPLETE, Layout, Tensors
@@ -40,10 +41,7 @@ def selector_layout(config: BlockConfig, present: Container[str]) -> Layout:
 
 
 class Selection:
-    """Scores pairs of candidates by a product of their table rows, gated by the row itself.
-
-    top: candidates of a row.
-    """
+    """Scores pairs of candidates by a product of their table rows, gated by the row itself."""
 
     def __init__(
         self,
@@ -52,11 +50,10 @@ class Selection:
         config: BlockConfig,
         norm: RmsNorm,
         words: Words,
-        top: int,
     ) -> None:
         selector = config.selector
         assert selector is not None
-        self._device, self._selector, self._top = device, selector, top
+        self._device, self._selector = device, selector
         gate = device.pack([tensors.part(GATE)], config.width)
         self.gate = device.bind("linear", weight=gate, prologue=norm, bias=None)
         tables = []

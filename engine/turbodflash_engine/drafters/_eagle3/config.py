@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Container
 from typing import NamedTuple
 
+from turbodflash_engine.drafters._words import HEAD_TOKENS
 from turbodflash_engine.errors import BadModel
 from turbodflash_engine.layers.attention import AttentionShape
 from turbodflash_engine.layers.mlp import MlpShape, mlp_layout
@@ -21,7 +22,7 @@ FUSION, FUSION_NORM, NORM = "fc.weight", "enc.output_norm.weight", "output_norm.
 TOKEN_NORM, FEATURE_NORM = f"{BLOCK}attn_norm.weight", f"{BLOCK}attn_norm_2.weight"
 QUERY, KEY = f"{BLOCK}attn_q.weight", f"{BLOCK}attn_k.weight"
 VALUE, ATTENDED = f"{BLOCK}attn_v.weight", f"{BLOCK}attn_output.weight"
-EMBEDDING, HEAD, HEAD_TOKENS = "token_embd.weight", "output.weight", "d2t"
+EMBEDDING, HEAD = "token_embd.weight", "output.weight"
 DIVISORS = "rope_freqs.weight"
 
 ANOTHER = "get a draft that was made for this model, or leave out -md"

@@ -5,14 +5,13 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from turbodflash_engine.drafters._block.words import Words
 from turbodflash_engine.drafters._eagle3.config import (
     ANOTHER,
     EMBEDDING,
     HEAD,
-    HEAD_TOKENS,
     Eagle3Config,
 )
+from turbodflash_engine.drafters._words import HEAD_TOKENS, Words, check_row_tokens
 from turbodflash_engine.errors import BadModel
 from turbodflash_engine.layers.tensors import INCOMPLETE, Tensors
 from turbodflash_engine.models._base import Shared
@@ -32,7 +31,7 @@ def read_words(device: Device, tensors: Tensors, config: Eagle3Config, target: S
     head = _own(device, tensors, HEAD, config) or target.head
     if HEAD_TOKENS in tensors:
         tokens = absolute(tensors.ids(HEAD_TOKENS))
-        _check_tokens(config, tokens, head.rows, target.vocabulary)
+        check_row_tokens(config.source, tokens, head.rows, target.vocabulary)
         return Words(embedding, head, tokens, target.vocabulary)
     if head.rows < target.vocabulary:
         raise BadModel(
@@ -53,21 +52,3 @@ def absolute(tokens: NDArray[np.int64]) -> NDArray[np.int64]:
 
 def _own(device: Device, tensors: Tensors, name: str, config: Eagle3Config) -> Weight | None:
     return device.pack([tensors.part(name)], config.width) if name in tensors else None
-
-
-def _check_tokens(
-    config: Eagle3Config, tokens: NDArray[np.int64], rows: int, vocabulary: int
-) -> None:
-    if len(tokens) != rows:
-        raise BadModel(
-            f"'{config.source}': tensor '{HEAD_TOKENS}' names {len(tokens):,} tokens "
-            f"for a head of {rows:,} rows",
-            hint=INCOMPLETE,
-        )
-    lowest, highest = tokens.min(), tokens.max()
-    if lowest < 0 or highest >= vocabulary:
-        raise BadModel(
-            f"'{config.source}': tensor '{HEAD_TOKENS}' has tokens from {lowest} to {highest}, "
-            f"expected 0 to {vocabulary - 1}",
-            hint=INCOMPLETE,
-        )

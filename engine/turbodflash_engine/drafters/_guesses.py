@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from turbodflash_engine.drafters._base import Draft
+from turbodflash_engine.options import SpecOptions
 
 AMONG = 10
 """A probability is taken among so many best tokens: a sum over the vocabulary would cost more than
@@ -15,13 +16,21 @@ it tells. It is what p_min is compared with, and what orders a tree."""
 CANDIDATES = 8
 """Second thoughts of a row, for a tree; more of them have not been seen to help."""
 
+LARGE = np.float32(1e30)
+
 Floats = NDArray[np.float32]
 Ids = NDArray[np.int32]
 
 
+def looked_at(options: SpecOptions, rows: int) -> int:
+    """How many of the largest of `rows` logits a draft needs."""
+    return min(AMONG, rows) if options.p_min > 0 or options.tree else 1
+
+
 def log_softmax(scores: Floats) -> Floats:
-    """Over the last axis; -inf where a score is -inf."""
-    shifted = scores - scores.max(axis=-1, keepdims=True)
+    """Over the last axis. Infinite scores count as very large ones: no NaN comes of them."""
+    finite = np.clip(scores, -LARGE, LARGE)
+    shifted = finite - finite.max(axis=-1, keepdims=True)
     normal: Floats = shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
     return normal
 

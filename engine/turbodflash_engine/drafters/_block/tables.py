@@ -1,38 +1,17 @@
-"""How a draft takes tokens in and gives tokens out: its own tables, or the model's."""
+"""The tables of a block draft: its own, or the model's."""
 
 from __future__ import annotations
-
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from turbodflash_engine.drafters._block.config import BlockConfig
-from turbodflash_engine.drafters._block.layout import EMBEDDING, HEAD, HEAD_TOKENS
+from turbodflash_engine.drafters._block.layout import EMBEDDING, HEAD
+from turbodflash_engine.drafters._words import HEAD_TOKENS, Words, check_row_tokens
 from turbodflash_engine.errors import BadModel
 from turbodflash_engine.layers.tensors import INCOMPLETE, Tensors
 from turbodflash_engine.models._base import Shared
 from turbodflash_kernels.device import Device, Weight
-
-Ids = NDArray[np.int32]
-
-
-class Words(NamedTuple):
-    """embedding: [tokens, width]. head: [rows, width], applied to normed rows.
-
-    row_tokens: the model's token for each row of the head; None = the row itself.
-    vocabulary: the model's.
-    """
-
-    embedding: Weight
-    head: Weight
-    row_tokens: NDArray[np.int64] | None
-    vocabulary: int
-
-    def tokens(self, rows: Ids) -> Ids:
-        """The model's tokens for rows of the head; -1 for a row that is none."""
-        found = rows if self.row_tokens is None else self.row_tokens[rows]
-        return np.where(found < self.vocabulary, found, -1).astype(np.int32)
 
 
 def read_words(device: Device, tensors: Tensors, config: BlockConfig, target: Shared) -> Words:
@@ -70,17 +49,5 @@ def _row_tokens(
     if HEAD_TOKENS not in tensors:
         return None
     tokens = tensors.ids(HEAD_TOKENS)
-    if len(tokens) != head.rows:
-        raise BadModel(
-            f"'{config.source}': tensor '{HEAD_TOKENS}' names {len(tokens):,} tokens "
-            f"for a head of {head.rows:,} rows",
-            hint=INCOMPLETE,
-        )
-    lowest, highest = tokens.min(), tokens.max()
-    if lowest < 0 or highest >= target.vocabulary or len(np.unique(tokens)) < len(tokens):
-        raise BadModel(
-            f"'{config.source}': tensor '{HEAD_TOKENS}' has tokens from {lowest} to {highest}, "
-            f"expected different ones of 0 to {target.vocabulary - 1}",
-            hint=INCOMPLETE,
-        )
+    check_row_tokens(config.source, tokens, head.rows, target.vocabulary)
     return tokens
