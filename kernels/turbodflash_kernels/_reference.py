@@ -53,8 +53,8 @@ class ReferenceKV:
         return self.k[start:stop].copy(), self.v[start:stop].copy()
 
     def move(self, sources: Sequence[int], to: int) -> None:
-        taken, given = moves(sources, to)
-        self.k[given], self.v[given] = self.k[taken], self.v[taken]
+        for source, target in moves(sources, to):
+            self.k[target], self.v[target] = self.k[source], self.v[source]
 
 
 class ReferenceDevice(Device):

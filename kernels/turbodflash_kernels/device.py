@@ -52,14 +52,13 @@ class KV(Protocol):
         ...
 
 
-def moves(sources: Sequence[int], to: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """For `KV.move`: the slots that change their place, and where they go."""
-    taken = np.asarray(sources, np.intp)
-    given = to + np.arange(len(taken))
-    if to < 0 or np.any(taken[1:] <= taken[:-1]) or np.any(taken < given):
+def moves(sources: Sequence[int], to: int) -> list[tuple[int, int]]:
+    """For `KV.move`: what is copied to where, in an order in which nothing is lost."""
+    places = range(to, to + len(sources))
+    pairs = list(zip(sources, places, strict=True))
+    if to < 0 or list(sources) != sorted(set(sources)) or any(s < t for s, t in pairs):
         raise ValueError(f"slots {list(sources)} cannot close up from slot {to} on")
-    moved = taken != given
-    return taken[moved], given[moved]
+    return [pair for pair in pairs if pair[0] != pair[1]]
 
 
 class Probe(Protocol):

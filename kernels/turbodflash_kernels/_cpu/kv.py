@@ -48,11 +48,10 @@ class CpuKV:
 
     def move(self, sources: Sequence[int], to: int) -> None:
         """As KV.move."""
-        taken, given = moves(sources, to)
         self.flush()
-        k = self.k.transpose(1, 3, 0, 2)  # [positions / 16, 16, kv_heads, head_dim]
-        k[given // 16, given % 16] = k[taken // 16, taken % 16]
-        self.v[:, given] = self.v[:, taken]
+        for source, target in moves(sources, to):
+            self.k[:, target // 16, :, target % 16] = self.k[:, source // 16, :, source % 16]
+            self.v[:, target] = self.v[:, source]
 
 
 def make(

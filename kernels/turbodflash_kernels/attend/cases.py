@@ -1,5 +1,4 @@
-"""The sweep of the op: contexts around tile edges, head groups, head sizes, both cache types,
-windows, sinks, blocks and trees."""
+"""The sweep of the op: contexts around tile edges, groups, sizes, windows, sinks, blocks, trees."""
 
 from __future__ import annotations
 
