@@ -47,6 +47,6 @@ def check_row_tokens(source: str, tokens: NDArray[np.int64], rows: int, vocabula
     if lowest < 0 or highest >= vocabulary or len(np.unique(tokens)) < len(tokens):
         raise BadModel(
             f"'{source}': tensor '{HEAD_TOKENS}' has tokens from {lowest} to {highest}, "
-            f"expected different ones of 0 to {vocabulary - 1}",
+            f"expected 0 to {vocabulary - 1}, each at most once",
             hint=INCOMPLETE,
         )
