@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from time import perf_counter
 from typing import Any, Protocol
 
-from turbodflash_engine.decode import Ending, Tally, Target, Thoughts, decode, prefill
+from turbodflash_engine.decode import Drafting, Ending, Tally, Target, Thoughts, decode, prefill
 from turbodflash_engine.drafters._base import Drafter, NoDrafter
 from turbodflash_engine.errors import BadUsage, DoesNotFit
 from turbodflash_engine.events import Event, Finished, Progress, Started, Verified
 from turbodflash_engine.info import Memory, ModelInfo
-from turbodflash_engine.options import LoadOptions, SayOptions
+from turbodflash_engine.options import LoadOptions, SayOptions, SpecOptions
 from turbodflash_engine.sampling import Sampler, resolve_seed
 from turbodflash_engine.sampling.sampler import Vocabulary
 from turbodflash_engine.tokenizer.stream import Detokenizer
@@ -43,7 +44,9 @@ def open_session(
         loaded.tokenizer,
         loaded.template,
         loaded.info,
+        loaded.drafter,
         chunk=min(options.batch, options.ubatch),
+        spec=options.spec,
     )
 
 
@@ -64,14 +67,17 @@ class Session:
         info: ModelInfo,
         drafter: Drafter | None = None,
         chunk: int = 512,
+        spec: SpecOptions | None = None,
+        clock: Callable[[], float] = perf_counter,
     ) -> None:
-        """chunk: prompt tokens computed in one pass."""
+        """chunk: prompt tokens computed in one pass. spec: how drafts are verified."""
         self.info = info
         self.last: Finished | None = None
         self._model = model
         self._tokenizer = tokenizer
         self._template = template
         self._drafter: Drafter = drafter or NoDrafter()
+        self._drafting = Drafting(self._drafter, spec, clock)
         self._chunk = chunk
         self._held: list[int] = []
         self._running: Generator[Event, None, None] | None = None
@@ -140,13 +146,13 @@ class Session:
     ) -> Generator[Event, None, None]:
         history = list(prompt)
         cached = self._reuse(prompt)
-        tally = Tally(len(prompt), cached, sampler.seed)
+        tally = Tally(len(prompt), cached, sampler.seed, self._drafting)
         try:
             yield Started(len(prompt), cached, sampler.seed)
             rest = prompt[cached:]
             logits = yield from prefill(self._model, self._drafter, rest, self._chunk)
             tally.prompt_done()
-            for step in decode(self._model, self._drafter, sampler, ending, history, logits):
+            for step in decode(self._model, self._drafting, sampler, ending, history, logits):
                 tally.add(step)
                 if step.drafted:
                     yield Verified(step.drafted, step.accepted)

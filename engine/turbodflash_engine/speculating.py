@@ -87,7 +87,7 @@ class Rivals:
         parts, info = (loaded.model, loaded.tokenizer, loaded.template), loaded.info
         chunk = min(options.batch, options.ubatch)
         off = Session(*parts, info._replace(draft=None), chunk=chunk)
-        on = Session(*parts, info, drafter=loaded.drafter, chunk=chunk)
+        on = Session(*parts, info, loaded.drafter, chunk, options.spec)
         return cls(loaded, loaded.drafter, off, on)
 
     @property

@@ -9,14 +9,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.engine.toy import BOS, VOCAB, ScriptedDrafter, ToyModel, ToyTokenizer
-from turbodflash_engine.decode import Ending, StopStrings, decode, prefill
+from turbodflash_engine.decode import Drafting, Ending, StopStrings, decode, prefill
 from turbodflash_engine.drafters._base import Drafter, NoDrafter
-from turbodflash_engine.options import SampleOptions
+from turbodflash_engine.options import SampleOptions, SpecOptions
 from turbodflash_engine.sampling import Sampler
 from turbodflash_engine.tokenizer.stream import Detokenizer
 
 PROMPT = [BOS, 10, 11, 12, 10, 11]
 SEED = 7
+FOLLOWED = SpecOptions(width=99)
+"""Whatever is drafted is verified."""
 
 
 def ending(left: int = 24, stops: Sequence[str] = ()) -> Ending:
@@ -50,7 +52,8 @@ class Run:
             logits = done.value
         self.steps = []
         self.text = ""
-        for step in decode(self.model, drafter, sampler, self.ending, self.history, logits):
+        drafting = Drafting(drafter, FOLLOWED)
+        for step in decode(self.model, drafting, sampler, self.ending, self.history, logits):
             self.steps.append(step)
             self.text += self.ending.text()
         self.tokens = [token for step in self.steps for token in step.tokens]
@@ -192,7 +195,7 @@ def test_the_context_is_never_overrun() -> None:
     history = list(PROMPT)
     end = Ending(Detokenizer(ToyTokenizer()), eog=(), left=9, limit="context")
     sampler = Sampler(SampleOptions(), ToyTokenizer(), SEED)
-    for _ in decode(model, drafter, sampler, end, history, logits):
+    for _ in decode(model, Drafting(drafter, FOLLOWED), sampler, end, history, logits):
         pass
     assert len(history) == model.cache.capacity
     assert end.reason == "context"
@@ -227,7 +230,7 @@ def test_a_pass_that_fails_never_happened() -> None:
         sampler = Sampler(SampleOptions(temp=0), ToyTokenizer(), SEED)
         model.fail_at_pass = 3
         history = list(PROMPT)
-        running = decode(model, drafter, sampler, ending(), history, logits)
+        running = decode(model, Drafting(drafter, FOLLOWED), sampler, ending(), history, logits)
         next(running)
         next(running)
         before = list(model.layer.tokens)

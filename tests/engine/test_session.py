@@ -15,7 +15,7 @@ from tests.engine.toy import ScriptedDrafter, ToyModel, ToyTemplate, ToyTokenize
 from turbodflash_engine.errors import BadUsage, DoesNotFit
 from turbodflash_engine.events import Event, Finished, Progress, Started, Text, Verified
 from turbodflash_engine.info import Memory, ModelInfo
-from turbodflash_engine.options import LoadOptions, SampleOptions, SayOptions
+from turbodflash_engine.options import LoadOptions, SampleOptions, SayOptions, SpecOptions
 from turbodflash_engine.session import Session
 
 INFO = ModelInfo(
@@ -50,7 +50,13 @@ class Conversation:
         self.model = ToyModel(**settings)
         self.drafter = drafter or ScriptedDrafter(lambda at, budget: ())
         self.session = Session(
-            self.model, ToyTokenizer(), ToyTemplate(), INFO, self.drafter, chunk=8
+            self.model,
+            ToyTokenizer(),
+            ToyTemplate(),
+            INFO,
+            self.drafter,
+            chunk=8,
+            spec=SpecOptions(width=99),
         )
 
     def heard(self, prompt: str, **settings: Any) -> list[Event]:
@@ -277,8 +283,8 @@ def test_an_interrupted_pass_leaves_the_session_whole(failing: int) -> None:
 @pytest.mark.parametrize("failing", range(1, 5))
 def test_an_interrupted_drafter_leaves_the_session_whole(failing: int) -> None:
     class Interrupted(ScriptedDrafter):
-        def observe(self, tokens: Any, positions: range, taps: Any) -> None:
-            super().observe(tokens, positions, taps)
+        def observe(self, tokens: Any, positions: range, taps: Any, coming: int = 0) -> None:
+            super().observe(tokens, positions, taps, coming)
             self.calls = getattr(self, "calls", 0) + 1
             if self.calls == failing:
                 raise KeyboardInterrupt

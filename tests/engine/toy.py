@@ -75,6 +75,15 @@ class ToyOutput(NamedTuple):
     taps: tuple[NDArray[np.float32], ...]
 
 
+def paths_of(tokens: Sequence[int], parents: Sequence[int]) -> list[list[int]]:
+    """For each row of a tree, the tokens from the root down to it."""
+    paths: list[list[int]] = []
+    for row, (token, parent) in enumerate(zip(tokens, parents, strict=True)):
+        assert -1 <= parent < row or (row, parent) == (0, -1)
+        paths.append([*(paths[parent] if parent >= 0 else []), token])
+    return paths
+
+
 class ToyModel:
     """passes: the tokens of every call. Taps are the fed tokens themselves, times the layer."""
 
@@ -87,17 +96,22 @@ class ToyModel:
         self._sharpness, self._end = sharpness, end
 
     def __call__(
-        self, tokens: Sequence[int], logits: int = 1, taps: tuple[int, ...] = ()
+        self,
+        tokens: Sequence[int],
+        logits: int = 1,
+        taps: tuple[int, ...] = (),
+        parents: Sequence[int] | None = None,
     ) -> ToyOutput:
         assert 0 <= logits <= len(tokens)
+        before = list(self.layer.tokens)
         self.cache.reserve(len(tokens))
         self.layer.tokens += tokens
         self.cache.advance(len(tokens))
         self.passes.append(list(tokens))
         if self.fail_at_pass == len(self.passes):
             raise KeyboardInterrupt
-        seen = self.layer.tokens
-        rows = [self.row(seen[: len(seen) - back]) for back in reversed(range(logits))]
+        paths = paths_of(tokens, range(-1, len(tokens) - 1) if parents is None else parents)
+        rows = [self.row(before + path) for path in paths[len(tokens) - logits :]]
         column = np.asarray(tokens, np.float32)[:, None]
         table = np.asarray(rows, np.float32).reshape(logits, VOCAB)
         return ToyOutput(table, tuple(column * tap for tap in taps))

@@ -1,5 +1,6 @@
 """From a prompt to its continuation: prefill, the loop, and where it stops."""
 
+from turbodflash_engine.decode.drafting import Drafting
 from turbodflash_engine.decode.loop import Step, decode
 from turbodflash_engine.decode.prefill import prefill
 from turbodflash_engine.decode.stats import Tally
@@ -8,6 +9,7 @@ from turbodflash_engine.decode.target import Output, Target
 from turbodflash_engine.decode.thoughts import Thoughts
 
 __all__ = [
+    "Drafting",
     "Ending",
     "Output",
     "Step",

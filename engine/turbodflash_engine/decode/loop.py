@@ -3,35 +3,46 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
+from turbodflash_engine.decode.accept import Chooser, Verdict, accept
+from turbodflash_engine.decode.drafting import Clock, Drafting
+from turbodflash_engine.decode.guess import NOTHING, Guess
 from turbodflash_engine.decode.stop import Ending
-from turbodflash_engine.decode.target import Logits, Target
-from turbodflash_engine.drafters._base import Drafter
+from turbodflash_engine.decode.target import Cache, Logits, Output, Target, Trial
 
 
-class Chooser(Protocol):
-    """What the loop needs of a sampler."""
+class Times(NamedTuple):
+    """Seconds of one step: the drafter guessing, the model, the drafter observing, all else."""
 
-    def sample(self, logits: Logits, position: int, history: Sequence[int]) -> int:
-        """The token at `position`, given its logits [vocab] and all tokens before it."""
+    draft: float = 0.0
+    verify: float = 0.0
+    observe: float = 0.0
+    rest: float = 0.0
 
 
 class Step(NamedTuple):
-    """What one pass brought: new tokens, all but the last of them drafted."""
+    """What one pass brought: new tokens, one at least.
+
+    drafted: tokens verified. tested: of them, those compared. passed: False of the first step of
+    an answer, whose logits are the prompt's.
+    """
 
     tokens: list[int]
-    drafted: int
+    drafted: int = 0
+    tested: int = 0
+    times: Times = Times()
+    passed: bool = True
 
     @property
     def accepted(self) -> int:
-        """Drafted tokens that were right and are not the last of the step."""
+        """Tokens emitted because they were drafted: all but one."""
         return len(self.tokens) - 1
 
 
 def decode(
     model: Target,
-    drafter: Drafter,
+    drafting: Drafting,
     sampler: Chooser,
     ending: Ending,
     history: list[int],
@@ -45,37 +56,66 @@ def decode(
     """
     if ending.reason:
         return
-    yield Step(accept((), logits, sampler, ending, history), drafted=0)
+    drafting.begin()
+    yield Step(accept(NOTHING, logits, sampler, ending, history).tokens, passed=False)
 
+    drafter, rates = drafting.drafter, drafting.options.synth_rates
     while not ending.reason:
-        last, at = history[-1], model.cache.length
-        budget = ending.left - 1
-        guess = list(drafter.draft(history, budget).tokens[:budget]) if budget else []
-        run = [last, *guess]
+        watch = _Stopwatch(drafting.clock)
+        guess = drafting.guess(history, *_room(ending, model.cache))
+        drafted = watch.lap()
+        run, at = [history[-1], *guess.tokens], model.cache.length
         with model.cache.trial() as trial:
-            output = model(run, logits=len(run), taps=drafter.taps)
-            tokens = accept(guess, output.logits, sampler, ending, history)
-            kept = len(tokens)
-            trial.keep(kept)
-            rows = [tap[:kept] for tap in output.taps]
-            drafter.observe(run[:kept], range(at, at + kept), rows)
-        yield Step(tokens, drafted=len(guess))
+            output = model(run, len(run), drafter.taps, guess.parents)
+            verified = watch.lap()
+            verdict = accept(guess, output.logits, sampler, ending, history, rates)
+            _keep(trial, guess, verdict)
+            rest = watch.lap()
+            _observe(drafting, run, at, verdict.rows, output)
+            observed = watch.lap()
+        drafting.learn(guess, verdict, verified)
+        times = Times(drafted, verified, observed, rest + watch.lap())
+        yield Step(verdict.tokens, len(guess.tokens), verdict.tested, times)
 
 
-def accept(
-    guess: Sequence[int], logits: Logits, sampler: Chooser, ending: Ending, history: list[int]
-) -> list[int]:
-    """Choose tokens row by row, exactly as plain decoding would, while the guess is right.
+def _room(ending: Ending, cache: Cache) -> tuple[int, int]:
+    """How many drafted tokens may follow each other, and how many there is room for in all."""
+    free = cache.capacity - cache.length - 1
+    return max(min(ending.left - 1, free), 0), max(free, 0)
 
-    guess: n drafted tokens; logits: [n + 1, vocab], before each of them and after the last.
-    The first token that was not guessed, or that ends the answer, is the last. The tokens, one
-    at least, are appended to `history`.
-    """
-    tokens: list[int] = []
-    for row, guessed in zip(logits, [*guess, None], strict=True):
-        token = sampler.sample(row, len(history), history)
-        tokens.append(token)
-        history.append(token)
-        if ending.take(token) or token != guessed:
-            break
-    return tokens
+
+def _keep(trial: Trial, guess: Guess, verdict: Verdict) -> None:
+    if guess.parents is None:
+        trial.keep(len(verdict.rows))
+    else:
+        trial.keep_path(verdict.rows)
+
+
+def _observe(
+    drafting: Drafting, run: Sequence[int], at: int, rows: Sequence[int], output: Output
+) -> None:
+    """Show the drafter the rows that have happened, neighbours together."""
+    for start, stop in _stretches(rows):
+        taps = [tap[start:stop] for tap in output.taps]
+        drafting.drafter.observe(run[start:stop], range(at, at + stop - start), taps)
+        at += stop - start
+
+
+def _stretches(rows: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Ascending numbers as [start, stop) of those without a gap."""
+    start = rows[0]
+    for row, following in zip(rows, [*rows[1:], -1], strict=True):
+        if following != row + 1:
+            yield start, row + 1
+            start = following
+
+
+class _Stopwatch:
+    def __init__(self, clock: Clock) -> None:
+        self._clock, self._last = clock, clock()
+
+    def lap(self) -> float:
+        """Seconds since the last lap."""
+        now = self._clock()
+        seconds, self._last = now - self._last, now
+        return seconds

@@ -25,7 +25,7 @@ def prefill(
         with model.cache.trial() as trial:
             output = model(part, logits=1 if end == total else 0, taps=drafter.taps)
             trial.keep(len(part))
-            drafter.observe(part, range(at, at + len(part)), output.taps)
+            drafter.observe(part, range(at, at + len(part)), output.taps, total - end)
         if total > chunk:
             yield Progress("prompt", end, total, "tokens")
     return output.logits

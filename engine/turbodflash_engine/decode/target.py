@@ -16,6 +16,9 @@ class Trial(Protocol):
     def keep(self, count: int) -> None:
         """The first `count` tokens fed since the trial began have happened, the rest have not."""
 
+    def keep_path(self, rows: Sequence[int]) -> None:
+        """Of a tree, the tokens of these rows have happened, one after the other."""
+
 
 class Cache(Protocol):
     @property
@@ -50,6 +53,13 @@ class Target(Protocol):
     def cache(self) -> Cache: ...
 
     def __call__(
-        self, tokens: Sequence[int], logits: int = 1, taps: tuple[int, ...] = ()
+        self,
+        tokens: Sequence[int],
+        logits: int = 1,
+        taps: tuple[int, ...] = (),
+        parents: Sequence[int] | None = None,
     ) -> Output:
-        """Logits of the last `logits` rows, and the rows that entered the layers `taps`."""
+        """Logits of the last `logits` rows, and the rows that entered the layers `taps`.
+
+        parents: for a tree, the row of each one's parent, -1 of row 0.
+        """

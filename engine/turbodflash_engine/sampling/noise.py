@@ -19,6 +19,7 @@ class Stream(IntEnum):
 
     TOKEN = 0
     XTC = 1
+    ACCEPTANCE = 2
 
 
 def resolve_seed(seed: int, attempt: int = 0) -> int:

@@ -1,0 +1,165 @@
+"""How many tokens of a draft are worth verifying, zero included."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from turbodflash_engine.decode.costs import Costs, by_rows, by_tokens
+from turbodflash_engine.decode.rates import Rates
+
+HOPE = 0.7  # the acceptance of a token, before anything is known
+DRAFT = 0.3  # the cost of a draft, before it is measured
+MARGIN = 0.05  # of what drafting costs, that it must bring beyond its costs
+RARE = 0.02  # tokens accepted so seldom are not looked at
+MODERATE = 4  # tokens of a draft that is only watched
+
+CREDIT = 2.0  # what drafting may lose before it has won any
+MOST_CREDIT = 6.0  # however much it has won
+ALLOWANCE = 0.01  # what a plain pass allows it to lose
+PROMISE, TRUST = 1.5, 1.0  # drafts that would have won so much earn so much credit
+
+FIRST_WAIT, LONGEST_WAIT = 8, 512  # passes between two looks at a drafter that does not pay
+CHEAP = 0.01  # a draft that costs less is looked at always
+
+
+class Width(Protocol):
+    """Decides about one drafter, pass by pass."""
+
+    def ask(self, most: int) -> int:
+        """The tokens to ask the drafter for, `most` or fewer; 0 = it is not asked now."""
+
+    def offered(self, asked: int, count: int, seconds: float) -> int:
+        """It drafted `count` of the tokens asked for: how many of them are verified.
+
+        A draft of which none is verified may be watched: held against what comes anyway.
+        """
+
+    def verified(self, matched: int, tested: int, rows: int, emitted: int) -> None:
+        """A pass of so many rows verified it. tested: tokens compared; matched: those right."""
+
+    def watched(self, matched: int, tested: int) -> None:
+        """Of a draft that was not verified, so many tokens were what came."""
+
+    def waited(self) -> None:
+        """A pass was made without verifying a draft of it."""
+
+
+class Fixed:
+    """Always as many as a person asked for."""
+
+    def __init__(self, width: int) -> None:
+        self._width = width
+
+    def ask(self, most: int) -> int:
+        return min(most, self._width)
+
+    def offered(self, asked: int, count: int, seconds: float) -> int:
+        return min(asked, count)
+
+    def verified(self, matched: int, tested: int, rows: int, emitted: int) -> None:
+        pass
+
+    def watched(self, matched: int, tested: int) -> None:
+        pass
+
+    def waited(self) -> None:
+        pass
+
+
+class Controller:
+    """Whatever makes most tokens a second by what is known.
+
+    Known are how often each token of a draft was accepted, and what drafts and passes cost. When
+    no width pays, the drafter is only watched: after 8, 16, 32, ... passes it drafts, nothing is
+    verified, and its guess is held against what comes. An account bounds what it may lose against
+    plain decoding, however it misleads: a hundredth, and a few passes at first. It is restored by
+    guesses that were watched and would have won.
+
+    Costs, and what the account holds, are in plain passes: passes of one row.
+    """
+
+    def __init__(self, passes: Costs, longest: int, fewest: int = 1) -> None:
+        """passes: by rows. longest, fewest: tokens of a draft that may be verified."""
+        self._passes, self._drafts = passes, Costs(by_tokens)
+        self._accepted, self._drafted = Rates(HOPE), Rates(1.0)
+        self._longest, self._fewest = longest, max(fewest, 1)
+        self._account, self._promise = CREDIT, 0.0
+        self._asked, self._verifying = 0, False
+        self._since, self._wait = 0, FIRST_WAIT
+
+    def ask(self, most: int) -> int:
+        most = min(most, self._longest)
+        if most < self._fewest:
+            return 0
+        width = self._best(most, self._drafted.first(most))
+        self._verifying = width > 0 and self._account > 0
+        if self._draft_cost(most) < CHEAP:
+            return most
+        if self._verifying:
+            return width
+        return min(most, max(MODERATE, self._fewest)) if self._since >= self._wait else 0
+
+    def offered(self, asked: int, count: int, seconds: float) -> int:
+        self._asked = asked
+        self._drafted.add(count, min(count + 1, asked))
+        if self._verifying:  # one made after a long wait has much to catch up with
+            self._drafts.add(asked, seconds)
+            width = self._best(count, [1.0] * count)
+            if width:
+                return width
+        self._earn(-self._draft_cost(asked))
+        return 0
+
+    def verified(self, matched: int, tested: int, rows: int, emitted: int) -> None:
+        self._accepted.add(matched, tested)
+        self._since = 0
+        self._earn(emitted - self._pass_cost(rows) - self._draft_cost(self._asked))
+        if self._account >= MOST_CREDIT:
+            self._wait = FIRST_WAIT
+
+    def watched(self, matched: int, tested: int) -> None:
+        self._accepted.add(matched, tested)
+        self._since = 0
+        width = max(self._best(tested, [1.0] * tested, at_any_price=True), self._fewest)
+        won = 1 + min(matched, width) - self._pass_cost(1 + width)
+        if won < 0:
+            self._wait = min(2 * self._wait, LONGEST_WAIT)
+        self._promise = max(self._promise + won, 0.0)
+        if self._promise >= PROMISE:
+            self._promise, self._account = 0.0, max(self._account, TRUST)
+
+    def waited(self) -> None:
+        self._since += 1
+        self._earn(ALLOWANCE)
+
+    def _earn(self, passes: float) -> None:
+        self._account = min(self._account + passes, MOST_CREDIT)
+
+    def _best(self, most: int, drafted: list[float], at_any_price: bool = False) -> int:
+        """The width, of those up to `most`, that makes most tokens a second; 0 = none pays.
+
+        drafted: how likely a draft has a first, a second, ... token once it had those before.
+        """
+        best, best_speed = 0, 0.0 if at_any_price else 1.0
+        tokens = rows = here = right = 1.0
+        accepted = self._accepted.first(most)
+        for width in range(1, most + 1):
+            here *= drafted[width - 1]
+            right *= accepted[width - 1]
+            if here * right < RARE:
+                break
+            rows += here
+            tokens += here * right
+            cost = self._pass_cost(rows) + self._draft_cost(width)
+            pays = at_any_price or tokens - 1 > (1 + MARGIN) * (cost - 1)
+            if width >= self._fewest and pays and tokens / cost > best_speed:
+                best, best_speed = width, tokens / cost
+        return best
+
+    def _pass_cost(self, rows: float) -> float:
+        plain, seconds = self._passes(1), self._passes(rows)
+        return seconds / plain if plain and seconds else by_rows(rows, 1)
+
+    def _draft_cost(self, tokens: int) -> float:
+        plain, seconds = self._passes(1), self._drafts(tokens)
+        return seconds / plain if plain and seconds else DRAFT

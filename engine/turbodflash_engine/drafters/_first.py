@@ -1,0 +1,51 @@
+"""Several drafters as one: the first that has a guess is followed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from turbodflash_engine.drafters._base import Draft, Drafter, Rows
+from turbodflash_engine.options import SPEC_TYPES
+
+
+class FirstOf:
+    """Drafters in the order of `SPEC_TYPES`, whatever the order they are given in.
+
+    Every one sees every token; each sees only the rows it asked for.
+    """
+
+    def __init__(self, drafters: Sequence[Drafter]) -> None:
+        self.parts = tuple(sorted(drafters, key=lambda each: SPEC_TYPES.index(each.name)))
+        self.taps = tuple(sorted({tap for part in self.parts for tap in part.taps}))
+
+    @property
+    def name(self) -> str:
+        return ", ".join(part.name for part in self.parts)
+
+    @property
+    def longest(self) -> int:
+        return max(part.longest for part in self.parts)
+
+    @property
+    def nbytes(self) -> int:
+        return sum(part.nbytes for part in self.parts)
+
+    def draft(self, history: Sequence[int], width: int) -> Draft:
+        drafts = (part.draft(history, width) for part in self.parts)
+        return next((draft for draft in drafts if draft.tokens), Draft())
+
+    def observe(
+        self, tokens: Sequence[int], positions: range, taps: Sequence[Rows], coming: int = 0
+    ) -> None:
+        rows = dict(zip(self.taps, taps, strict=True))
+        for part in self.parts:
+            part.observe(tokens, positions, [rows[tap] for tap in part.taps], coming)
+
+    def truncate(self, length: int) -> None:
+        for part in self.parts:
+            part.truncate(length)
+
+
+def parts_of(drafter: Drafter) -> tuple[Drafter, ...]:
+    """The drafters that one is made of: itself, if it is not several."""
+    return drafter.parts if isinstance(drafter, FirstOf) else (drafter,)
