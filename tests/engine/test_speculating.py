@@ -32,8 +32,8 @@ class Tokenizer(ToyTokenizer):
 class Inexact(ToyModel):
     """Rows computed side by side differ from those computed alone."""
 
-    def __call__(self, tokens: Sequence[int], logits: int = 1, taps: tuple[int, ...] = ()) -> Any:
-        table, tapped = super().__call__(tokens, logits, taps)
+    def __call__(self, tokens: Sequence[int], logits: int = 1, *rest: Any, **taps: Any) -> Any:
+        table, tapped = super().__call__(tokens, logits, *rest, **taps)
         return ToyOutput(np.roll(table, logits - 1, axis=1) if logits > 1 else table, tapped)
 
 
