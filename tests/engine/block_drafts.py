@@ -95,7 +95,10 @@ def spied(owner: Any, name: str) -> list[Call]:
 
 
 class Logits:
-    """What drafts are chosen from, as recordings hold it. Make it before anything is drafted."""
+    """What drafts are chosen from, as recordings hold it.
+
+    Make it before anything is drafted: a captured step is not called again.
+    """
 
     def __init__(self, drafter: BlockDrafter, device: Device) -> None:
         self._drafter, self._device = drafter, device
