@@ -40,6 +40,7 @@ ENGINE = (  # lowest first; a part may import itself and what stands in a row be
     {"models"},
     {"drafters"},
     {"decode"},
+    {"pairing"},
     {"loading", "inspect"},
     {"session"},
     {"measuring", "speculating"},

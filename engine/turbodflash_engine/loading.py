@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import ExitStack
 from threading import Lock
 from typing import TYPE_CHECKING, NamedTuple
 
 from turbodflash_engine import plugins
-from turbodflash_engine.drafters._base import Drafter
+from turbodflash_engine.decode.warming import warm_up
+from turbodflash_engine.drafters._base import Drafter, NoDrafter
 from turbodflash_engine.errors import BadModel, Unknown
 from turbodflash_engine.events import Progress
 from turbodflash_engine.gguf import GgufFile, open_gguf
-from turbodflash_engine.info import FILE_TYPES, ModelInfo
+from turbodflash_engine.info import FILE_TYPES, DraftInfo, Memory, ModelInfo
 from turbodflash_engine.layers.rope import RopeOverrides
 from turbodflash_engine.layers.tensors import Info, Tensors
-from turbodflash_engine.memory import Plan, free_bytes, plan_memory
+from turbodflash_engine.memory import Beside, Plan, free_bytes, plan_memory
 from turbodflash_engine.metadata import Metadata
 from turbodflash_engine.models._base import Architecture, CachePlan, Config, Model
-from turbodflash_engine.options import LoadOptions
+from turbodflash_engine.options import LoadOptions, SpecOptions
+from turbodflash_engine.pairing import DraftFile, one_of, open_draft, rules
 from turbodflash_engine.quant import WeightType, weight_type
 from turbodflash_engine.sampling.defaults import sample_defaults
 from turbodflash_engine.tokenizer.templates import template_source
@@ -48,15 +51,25 @@ def load(options: LoadOptions, progress: Report | None = None) -> Loaded:
     `progress` is called from several threads, one at a time.
     """
     report = progress or (lambda event: None)
+    spec = options.spec or SpecOptions()
     kv_bytes = (_kv_bytes(options.cache_type_k), _kv_bytes(options.cache_type_v))
-    with open_gguf(options.model) as file:
+    _kv_bytes(spec.cache_type_k), _kv_bytes(spec.cache_type_v)
+    meter = _Meter(report)
+    with ExitStack() as files:
+        draft = open_draft(spec, meter.add)
+        if draft:
+            files.enter_context(draft.file)
+            meter.expect(draft.file)
+        file = files.enter_context(open_gguf(options.model))
+        meter.expect(file)
         architecture = _architecture(file.metadata)
         own_template = file.metadata.get("tokenizer.chat_template", "")
         template_text = template_source(options.chat_template, own_template)
         config: Config = architecture.read(file.metadata, _rope_overrides(options))
-        meter = _Meter(report, sum(info.nbytes for info in file.tensors.values()))
         tensors = Tensors(file.tensors, str(file.path), _type_of, meter.add)
         tensors.check(architecture.layout(config, tensors))
+        if draft:
+            draft.check(file.metadata, config, spec)
         device = open_device(
             options.device, options.threads, options.threads_batch, _Compiling(report)
         )
@@ -67,17 +80,23 @@ def load(options: LoadOptions, progress: Report | None = None) -> Loaded:
             context=options.context,
             rows=min(options.batch, options.ubatch),
             free=free_bytes(),
+            draft=draft.beside(device, spec) if draft else None,
         )
         cache = CachePlan(plan.context, options.cache_type_k, options.cache_type_v)
         model = architecture.build(config, tensors, device, cache)
+        drafters = rules(spec)
+        if draft:
+            drafters.append(draft.build(device, model.shared, plan.context, spec))
         tokenizer, template = _speech(file.metadata, template_text)  # while weights are packed
         device.flush()
         _check_vocabulary(file, tokenizer, model)
+        drafter = one_of(drafters)
         info = _info(options, file, config, plan, device)
+        if drafter:
+            info = info._replace(draft=_draft_info(drafter, draft, spec, plan, device))
     if options.warmup:
-        model([max(tokenizer.bos_id, 0)])
-        model.cache.truncate(0)
-    return Loaded(model, tokenizer, template, info, device)
+        warm_up(model, drafter or NoDrafter(), max(tokenizer.bos_id, 0))
+    return Loaded(model, tokenizer, template, info, device, drafter)
 
 
 def _speech(meta: Metadata, template: str) -> tuple[Tokenizer, ChatTemplate]:
@@ -120,6 +139,24 @@ def _info(
         sample_keys=keys,
         memory=plan.memory,
         notes=plan.notes,
+    )
+
+
+def _draft_info(
+    drafter: Drafter, draft: DraftFile | None, spec: SpecOptions, plan: Plan, device: Device
+) -> DraftInfo:
+    beside = draft.beside(device, spec) if draft else Beside()
+    positions = min(beside.positions or plan.context, plan.context) if draft else 0
+    return DraftInfo(
+        kind=drafter.name,
+        path=spec.model,
+        taps=drafter.taps,
+        longest=drafter.longest,
+        memory=Memory(beside.weights, drafter.nbytes - beside.weights, 0),
+        file_bytes=draft.file.nbytes if draft else 0,
+        parameters=sum(info.elements for info in draft.file.tensors.values()) if draft else 0,
+        context=positions,
+        synthetic=bool(spec.synth_rates),
     )
 
 
@@ -167,12 +204,15 @@ def _file_type(file: GgufFile) -> str:
 
 
 class _Meter:
-    """Counts bytes of the file and reports each hundredth, and the end."""
+    """Counts bytes of the files and reports each hundredth, and the end."""
 
-    def __init__(self, report: Report, total: int) -> None:
-        self._report, self._total, self._lock = report, total, Lock()
+    def __init__(self, report: Report) -> None:
+        self._report, self._total, self._lock = report, 0, Lock()
         self._done = 0
         self._next = 0
+
+    def expect(self, file: GgufFile) -> None:
+        self._total += sum(info.nbytes for info in file.tensors.values())
 
     def add(self, nbytes: int) -> None:
         with self._lock:

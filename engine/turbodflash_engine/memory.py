@@ -28,6 +28,17 @@ class Sizes(Protocol):
     def scratch_values(self) -> int: ...
 
 
+class Beside(NamedTuple):
+    """What a draft takes beside its model. Bytes, in all and per position.
+
+    positions: of its cache; 0 = as many as the model's.
+    """
+
+    weights: int = 0
+    per_position: float = 0.0
+    positions: int = 0
+
+
 class Plan(NamedTuple):
     """context: positions of the cache. notes: sentences that a person should read."""
 
@@ -44,21 +55,34 @@ def plan_memory(
     context: int,
     rows: int,
     free: int | None,
+    draft: Beside | None = None,
 ) -> Plan:
     """How much goes where. Raises DoesNotFit before anything is loaded.
 
     weights: bytes. kv_bytes: of one number of a key, and of a value.
     context: positions asked for, 0 = the trained length, cut to what fits.
-    rows: of the largest pass. free: bytes, None = unknown.
+    rows: of the largest pass. free: bytes, None = unknown. draft: must have room beside it all.
     """
+    draft = draft or Beside()
     scratch = 4 * rows * sizes.scratch_values + 4 * sizes.vocabulary
     per_position = sum(map(mul, sizes.kv_values, kv_bytes))
-    wanted = _rounded(context or sizes.context)
+    wanted = rounded(context or sizes.context)
     notes = _notes_on_training(context, sizes.context)
     if free is not None:
-        fits = _fitting(free, weights + scratch, per_position)
+        fixed = weights + scratch + draft.weights
+        together = per_position
+        if draft.positions:
+            fixed += round(draft.positions * draft.per_position)
+        else:
+            together += draft.per_position
+        fits = _fitting(
+            free,
+            fixed,
+            together,
+            "the model and its draft need" if draft.weights else "the model needs",
+        )
         if wanted > fits and context:
-            raise _context_too_large(context, wanted * per_position, fits * per_position, fits)
+            raise _context_too_large(context, wanted * together, fits * together, fits)
         if wanted > fits:
             notes += (f"the context is {fits:,} tokens, not {wanted:,}: more does not fit memory",)
         wanted = min(wanted, fits)
@@ -74,13 +98,13 @@ def _notes_on_training(context: int, trained: int) -> tuple[str, ...]:
     )
 
 
-def _fitting(free: int, fixed: int, per_position: float) -> int:
+def _fitting(free: int, fixed: int, per_position: float, who: str) -> int:
     """The largest context that fits beside what has a fixed size."""
     fits = int((free - fixed) / per_position) // STEP * STEP
     if fits >= STEP:
         return fits
     raise DoesNotFit(
-        f"the model needs {gib(fixed + STEP * per_position)} of memory; {gib(free)} are free",
+        f"{who} {gib(fixed + STEP * per_position)} of memory; {gib(free)} are free",
         hint="use a smaller file of this model, or close other programs",
     )
 
@@ -103,7 +127,8 @@ def gib(nbytes: float) -> str:
     return f"{nbytes / 2**30:.1f} GiB"
 
 
-def _rounded(context: int) -> int:
+def rounded(context: int) -> int:
+    """A context in whole steps."""
     return -(-context // STEP) * STEP
 
 

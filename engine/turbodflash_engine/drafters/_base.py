@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from turbodflash_engine.layers.tensors import Layout, Tensors
 from turbodflash_engine.metadata import Metadata
-from turbodflash_engine.models._base import CachePlan, Shared
+from turbodflash_engine.models._base import CachePlan, Form, Shared
 from turbodflash_engine.options import SpecOptions
 from turbodflash_kernels.device import Device
 
@@ -108,13 +108,14 @@ class FileKind(NamedTuple):
     """The `PLUGIN` of a drafter that is loaded from a file.
 
     claims: whether a file is of this kind, given its metadata and the names of its tensors.
-    read: its configuration. check: raises BadModel unless it fits the target.
+    read: its configuration, with `kv_values` as a model's has them.
+    check: raises BadModel unless it fits the target.
     layout: the tensors it wants, given the names that are present. build: the drafter itself.
     """
 
     claims: Callable[[Metadata, Container[str]], bool]
     read: Callable[[Metadata], Any]
-    check: Callable[[Any, Shared, SpecOptions], None]
+    check: Callable[[Any, Form, SpecOptions], None]
     layout: Callable[[Any, Container[str]], Layout]
     build: Callable[[Any, Tensors, Setting], Drafter]
 

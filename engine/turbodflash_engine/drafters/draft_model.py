@@ -13,7 +13,7 @@ from turbodflash_engine.errors import BadModel
 from turbodflash_engine.layers.rope import RopeOverrides
 from turbodflash_engine.layers.tensors import Layout, Tensors
 from turbodflash_engine.metadata import Metadata
-from turbodflash_engine.models._base import Architecture, Config, Model, Shared
+from turbodflash_engine.models._base import Architecture, Config, Form, Model, Shared
 from turbodflash_engine.options import SpecOptions
 
 PADDING = 128
@@ -31,6 +31,11 @@ class DraftModelConfig(NamedTuple):
     source: str
     architecture: str
     model: Config
+
+    @property
+    def kv_values(self) -> tuple[int, int]:
+        """Keys, and values, kept per position, in numbers."""
+        return self.model.kv_values
 
     @property
     def plugin(self) -> Architecture:
@@ -135,7 +140,7 @@ def read(metadata: Metadata) -> DraftModelConfig:
     return DraftModelConfig(metadata.source, name, architecture.read(metadata, RopeOverrides()))
 
 
-def check(config: DraftModelConfig, target: Shared, options: SpecOptions) -> None:
+def check(config: DraftModelConfig, target: Form, options: SpecOptions) -> None:
     own = config.model.vocabulary
     if abs(own - target.vocabulary) > PADDING:
         raise BadModel(

@@ -25,7 +25,7 @@ from turbodflash_engine.errors import BadModel, BadUsage
 from turbodflash_engine.layers.steps import Steps
 from turbodflash_engine.layers.tensors import Layout, Tensors
 from turbodflash_engine.metadata import Metadata
-from turbodflash_engine.models._base import Shared
+from turbodflash_engine.models._base import Form
 from turbodflash_engine.options import SpecOptions
 from turbodflash_kernels.op import Array
 
@@ -94,7 +94,7 @@ def claims(metadata: Metadata, names: Container[str]) -> bool:
     return metadata.architecture in ARCHITECTURES and MARKOV[0] in names
 
 
-def check(config: BlockConfig, target: Shared, options: SpecOptions) -> None:
+def check(config: BlockConfig, target: Form, options: SpecOptions) -> None:
     check_block(config, target, options)
     if config.selector is not None:
         raise BadModel(f"'{config.source}' has the metadata of a DFlash2 draft, but a Markov head")

@@ -68,7 +68,18 @@ class Model(Protocol):
         ...
 
 
-class Config(Protocol):
+class Form(Protocol):
+    """What a draft has to fit: a model, or a configuration of one, that has these measures."""
+
+    @property
+    def width(self) -> int: ...
+    @property
+    def layers(self) -> int: ...
+    @property
+    def vocabulary(self) -> int: ...
+
+
+class Config(Form, Protocol):
     """What planning needs to know of an architecture's configuration.
 
     context: positions the model was trained on.
@@ -77,11 +88,7 @@ class Config(Protocol):
     """
 
     @property
-    def layers(self) -> int: ...
-    @property
     def context(self) -> int: ...
-    @property
-    def vocabulary(self) -> int: ...
     @property
     def kv_values(self) -> tuple[int, int]: ...
     @property

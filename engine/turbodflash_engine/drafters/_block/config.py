@@ -8,7 +8,7 @@ from turbodflash_engine.drafters._block.dialects import Dialect, dialect_of, mas
 from turbodflash_engine.errors import BadModel
 from turbodflash_engine.layers.rope import RopeConfig, RopeOverrides
 from turbodflash_engine.metadata import Metadata
-from turbodflash_engine.models._base import Shared
+from turbodflash_engine.models._base import Form
 from turbodflash_engine.options import SpecOptions
 
 MOST_LAYERS = 256
@@ -91,6 +91,12 @@ class BlockConfig(NamedTuple):
         """Numbers of one layer's keys, or of its values, at a position."""
         return self.kv_heads * self.head_dim
 
+    @property
+    def kv_values(self) -> tuple[int, int]:
+        """Keys, and values, of all layers at a position, in numbers."""
+        values = self.layers * self.kv_width
+        return values, values
+
 
 def read_block(metadata: Metadata) -> BlockConfig:
     """The configuration in a draft's file, in any of its dialects."""
@@ -133,7 +139,7 @@ def read_block(metadata: Metadata) -> BlockConfig:
     )
 
 
-def check_block(config: BlockConfig, target: Shared, options: SpecOptions) -> None:
+def check_block(config: BlockConfig, target: Form, options: SpecOptions) -> None:
     """Raises BadModel unless the draft was made for a model of this form."""
     if config.width != target.width:
         raise BadModel(

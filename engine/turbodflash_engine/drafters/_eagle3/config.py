@@ -13,7 +13,7 @@ from turbodflash_engine.layers.rope import RopeConfig, RopeOverrides
 from turbodflash_engine.layers.shapes import attention_shapes, mlp_shapes, positive
 from turbodflash_engine.layers.tensors import ANY, Layout
 from turbodflash_engine.metadata import Metadata
-from turbodflash_engine.models._base import Shared
+from turbodflash_engine.models._base import Form
 from turbodflash_engine.options import SpecOptions
 
 TAPS = 3
@@ -71,7 +71,7 @@ def read_eagle3(metadata: Metadata) -> Eagle3Config:
     )
 
 
-def check_eagle3(config: Eagle3Config, target: Shared, options: SpecOptions) -> None:
+def check_eagle3(config: Eagle3Config, target: Form, options: SpecOptions) -> None:
     """Raises BadModel unless the draft was made for a model of this form."""
     if config.target_width != target.width:
         raise BadModel(

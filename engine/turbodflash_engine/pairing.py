@@ -1,0 +1,132 @@
+"""Who drafts: what the draft's file is, whether it fits the model, and the drafters, built."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from turbodflash_engine import plugins
+from turbodflash_engine.drafters._base import Drafter, FileKind, RuleKind, Setting
+from turbodflash_engine.drafters._first import FirstOf
+from turbodflash_engine.errors import BadModel, BadUsage
+from turbodflash_engine.gguf import GgufFile, open_gguf
+from turbodflash_engine.layers.tensors import Info, Tensors
+from turbodflash_engine.memory import Beside, rounded
+from turbodflash_engine.metadata import Metadata
+from turbodflash_engine.models._base import CachePlan, Form, Shared
+from turbodflash_engine.options import SPEC_TYPES, SpecOptions
+from turbodflash_engine.quant import weight_type
+from turbodflash_engine.tokenizer.pairing import check_same_tokens
+from turbodflash_kernels.device import KV_BYTES, Device
+
+_SIMPLE = "draft_model"
+"""The module that takes any model; it is asked last whether a file is of its kind."""
+
+
+@dataclass(slots=True)
+class DraftFile:
+    """A draft's file, opened: `type` is what it is, as `--spec-type` spells it."""
+
+    file: GgufFile
+    type: str
+    kind: FileKind
+    config: Any
+    tensors: Tensors
+
+    def check(self, model: Metadata, form: Form, options: SpecOptions) -> None:
+        """Raises BadModel unless it can draft for a model of this form and these tokens."""
+        self.kind.check(self.config, form, options)
+        check_same_tokens(self.file.metadata, model)
+        self.tensors.check(self.kind.layout(self.config, self.tensors))
+
+    def beside(self, device: Device, options: SpecOptions) -> Beside:
+        """The memory that it will take beside the model."""
+        values = self.config.kv_values
+        formats = (options.cache_type_k, options.cache_type_v)
+        per_position = sum(
+            count * KV_BYTES[format] for count, format in zip(values, formats, strict=True)
+        )
+        weights = self.tensors.weight_bytes(device.bytes_per_weight)
+        return Beside(weights, per_position, rounded(options.context))
+
+    def build(
+        self, device: Device, target: Shared, positions: int, options: SpecOptions
+    ) -> Drafter:
+        """positions: of the model's cache; its own has no more of them."""
+        own = min(rounded(options.context) or positions, positions)
+        plan = CachePlan(own, options.cache_type_k, options.cache_type_v)
+        return self.kind.build(self.config, self.tensors, Setting(device, target, plan, options))
+
+
+def open_draft(options: SpecOptions, loaded: Callable[[int], None]) -> DraftFile | None:
+    """The draft's file, if there is one; the caller closes it.
+
+    Raises BadModel for a file that is no draft, or another one than the types asked for, and
+    BadUsage when a type needs a file and there is none. loaded: told how many bytes were decoded.
+    """
+    asked = [name for name in options.types if _module(name) in _file_kinds()]
+    if options.model is None:
+        if asked:
+            raise BadUsage(f"{asked[0]} needs a draft model", hint="give its file with -md")
+        return None
+    file = open_gguf(options.model)
+    try:
+        type, kind = _identified(file)
+        for name in asked:
+            if name != type:
+                raise BadModel(
+                    f"'{file.path}' drafts as {type}, not as {name}, which was asked for",
+                    hint=f"ask for {type}, or leave the type out: it is read from the file",
+                )
+        tensors = Tensors(file.tensors, str(file.path), _type_of, loaded)
+        return DraftFile(file, type, kind, kind.read(file.metadata), tensors)
+    except BaseException:
+        file.close()
+        raise
+
+
+def rules(options: SpecOptions) -> list[Drafter]:
+    """The drafters asked for that need no file."""
+    asked = [name for name in SPEC_TYPES if name in options.types]
+    kinds = [plugins.find("drafters", _module(name)) for name in asked]
+    return [kind.build(options) for kind in kinds if isinstance(kind, RuleKind)]
+
+
+def one_of(drafters: list[Drafter]) -> Drafter | None:
+    """All of them as one; None of none."""
+    return FirstOf(drafters) if len(drafters) > 1 else next(iter(drafters), None)
+
+
+def _identified(file: GgufFile) -> tuple[str, FileKind]:
+    kinds = _file_kinds()
+    for name in sorted(kinds, key=lambda name: (name == _SIMPLE, name)):
+        if kinds[name].claims(file.metadata, file.tensors):
+            return _type(name), kinds[name]
+    raise BadModel(
+        f"'{file.path}' is no draft: nothing here drafts with architecture "
+        f"{file.metadata.architecture!r}",
+        hint=f"drafts are {', '.join(map(_type, sorted(kinds)))}; the last takes any model of "
+        f"architecture {' or '.join(plugins.names('models'))}",
+    )
+
+
+def _file_kinds() -> dict[str, FileKind]:
+    """By module."""
+    found = {name: plugins.find("drafters", name) for name in plugins.names("drafters")}
+    return {name: kind for name, kind in found.items() if isinstance(kind, FileKind)}
+
+
+def _type(module: str) -> str:
+    """What `--spec-type` calls a drafter from a file."""
+    return "draft-simple" if module == _SIMPLE else f"draft-{module}"
+
+
+def _module(type: str) -> str:
+    if type == "draft-simple":
+        return _SIMPLE
+    return type.removeprefix("draft-").replace("-", "_")
+
+
+def _type_of(info: Info) -> Any:
+    return weight_type(info.type, info.name)
