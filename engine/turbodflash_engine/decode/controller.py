@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from turbodflash_engine.decode.costs import Costs, by_rows, by_tokens
+from turbodflash_engine.decode.costs import Costs, Passes, by_rows, by_tokens
 from turbodflash_engine.decode.rates import Rates
 
 HOPE = 0.7  # the acceptance of a token, before anything is known
@@ -78,8 +78,8 @@ class Controller:
     Costs, and what the account holds, are in plain passes: passes of one row.
     """
 
-    def __init__(self, passes: Costs, longest: int, fewest: int = 1) -> None:
-        """passes: by rows. longest, fewest: tokens of a draft that may be verified."""
+    def __init__(self, passes: Passes, longest: int, fewest: int = 1) -> None:
+        """longest, fewest: tokens of a draft that may be verified."""
         self._passes, self._drafts = passes, Costs(by_tokens)
         self._accepted, self._drafted = Rates(HOPE), Rates(1.0)
         self._longest, self._fewest = longest, max(fewest, 1)
@@ -157,9 +157,9 @@ class Controller:
         return best
 
     def _pass_cost(self, rows: float) -> float:
-        plain, seconds = self._passes(1), self._passes(rows)
+        plain, seconds = self._passes.plain, self._passes(rows)
         return seconds / plain if plain and seconds else by_rows(rows, 1)
 
     def _draft_cost(self, tokens: int) -> float:
-        plain, seconds = self._passes(1), self._drafts(tokens)
+        plain, seconds = self._passes.plain, self._drafts(tokens)
         return seconds / plain if plain and seconds else DRAFT

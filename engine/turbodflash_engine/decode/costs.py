@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 WINDOW = 16  # measurements of one size that are remembered
 ROW = 0.18  # what one more row costs, of a pass of one, until it is measured
+LEAST = 0.02  # the same, if the machine is as good as can be
 
 
 class Costs:
@@ -50,6 +51,21 @@ class Costs:
             return self._typical[below] * self._scale(size, below)
         share = (size - below) / (above - below)
         return (1 - share) * self._typical[below] + share * self._typical[above]
+
+
+class Passes(Costs):
+    """Of passes of a model, by rows."""
+
+    def __init__(self) -> None:
+        super().__init__(by_rows)
+        self.plain: float | None = None
+
+    def add(self, size: int, seconds: float) -> None:
+        """plain: seconds of one row, as measured, or less where a longer pass proves it."""
+        super().add(size, seconds)
+        bounds = [known / (1 + LEAST * (rows - 1)) for rows, known in self._typical.items()]
+        if 1 in self:
+            self.plain = min(bounds)
 
 
 def by_rows(rows: float, known: int) -> float:

@@ -7,7 +7,7 @@ from time import perf_counter
 
 from turbodflash_engine.decode.accept import Verdict
 from turbodflash_engine.decode.controller import Controller, Fixed, Width
-from turbodflash_engine.decode.costs import Costs, by_rows
+from turbodflash_engine.decode.costs import Passes
 from turbodflash_engine.decode.guess import NOTHING, Guess
 from turbodflash_engine.decode.tree import plant
 from turbodflash_engine.drafters._base import Draft, Drafter
@@ -31,7 +31,7 @@ class Drafting:
         self.drafter, self.clock = drafter, clock
         self.options = options or SpecOptions()
         self.probes = 0
-        self._passes = Costs(by_rows)
+        self._passes = Passes()
         self._since_plain = 0
         self._controlled = self.options.width is None and not self.options.tree
         self._seats = [self._seat(part) for part in parts_of(drafter)]
