@@ -238,19 +238,6 @@ def _emit_vmax(builder: ir.IRBuilder, a: ir.Value, b: ir.Value) -> ir.Value:
     return builder.select(builder.fcmp_ordered(">", a, b), a, b)
 
 
-def _emit_vmin(builder: ir.IRBuilder, a: ir.Value, b: ir.Value) -> ir.Value:
-    return builder.select(builder.fcmp_ordered("<", a, b), a, b)
-
-
-def _emit_round(builder: ir.IRBuilder, a: ir.Value) -> ir.Value:
-    """Nearest integer, ties to even."""
-    return builder.fptosi(call(builder, f"llvm.rint.v{LANES}f32", V_F32, a), V_I32)
-
-
-def _emit_store_codes(builder: ir.IRBuilder, address: ir.Value, codes: ir.Value) -> None:
-    store(builder, builder.trunc(codes, ir.VectorType(I8, LANES)), address)
-
-
 def _emit_below(builder: ir.IRBuilder, count: ir.Value, a: ir.Value, b: ir.Value) -> ir.Value:
     return builder.select(_lane_mask(builder, count), a, b)
 
@@ -293,8 +280,6 @@ vswapped = _intrinsic("vswapped", f32x16, (f32x16,), _emit_swapped)
 vsplat = _intrinsic("vsplat", f32x16, (_float,), _emit_splat)
 vfma = _intrinsic("vfma", f32x16, (f32x16, f32x16, f32x16), fma)
 vmax = _intrinsic("vmax", f32x16, (f32x16, f32x16), _emit_vmax)
-vround = _intrinsic("vround", i32x16, (f32x16,), _emit_round)
-vstore_codes = _intrinsic("vstore_codes", types.void, (_int, i32x16), _emit_store_codes)
 vbelow = _intrinsic("vbelow", f32x16, (_int, f32x16, f32x16), _emit_below)
 vless = _intrinsic("vless", f32x16, (f32x16, _float), _emit_less)
 vatmost = _intrinsic("vatmost", f32x16, (f32x16, _float), _emit_at_most)
@@ -303,10 +288,6 @@ vsum = _intrinsic("vsum", _float, (f32x16,), lambda b, v: _fold(b, v, b.fadd))
 vmax_of = _intrinsic(
     "vmax_of", _float, (f32x16,), lambda b, v: _fold(b, v, lambda x, y: _emit_vmax(b, x, y))
 )
-vmin_of = _intrinsic(
-    "vmin_of", _float, (f32x16,), lambda b, v: _fold(b, v, lambda x, y: _emit_vmin(b, x, y))
-)
-vsum_i32 = _intrinsic("vsum_i32", _int, (i32x16,), lambda b, v: b.sext(_fold(b, v, b.add), I64))
 
 
 # exp(x) = 2^n * p(r), n = round(x / ln 2), r = x - n ln 2 in two steps; p is the Taylor series to
@@ -336,18 +317,6 @@ def _emit_exp(builder: ir.IRBuilder, x: ir.Value) -> ir.Value:
 
 
 vexp = _intrinsic("vexp", f32x16, (f32x16,), _emit_exp)
-
-
-def _emit_whole(rounding: str) -> Emit:
-    def emit(builder: ir.IRBuilder, value: ir.Value) -> ir.Value:
-        return builder.fptosi(call(builder, f"llvm.{rounding}.f32", F32, value), I64)
-
-    return emit
-
-
-# as instructions: Python's math module calls the C library, four times a block of activations
-floor_i64 = _intrinsic("floor_i64", _int, (_float,), _emit_whole("floor"))
-ceil_i64 = _intrinsic("ceil_i64", _int, (_float,), _emit_whole("ceil"))
 vload_partial = _intrinsic("vload_partial", f32x16, (_int, _int), _emit_load_partial)
 
 

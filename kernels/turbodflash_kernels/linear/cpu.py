@@ -9,42 +9,26 @@ from __future__ import annotations
 import numba
 import numpy as np
 
-from turbodflash_kernels._cpu import layout, tiles
-from turbodflash_kernels._cpu.dots import (
-    ALL_ZEROS,
-    FACTORS,
-    INFO_BYTES,
-    MIDDLES,
-    SUM,
-    UNIT,
-    ZEROS,
-)
+from turbodflash_kernels._cpu import activations, layout, tiles
+from turbodflash_kernels._cpu.activations import quantise_blocks
 from turbodflash_kernels._cpu.norm_kernels import inverse_rms
 from turbodflash_kernels._cpu.simd import (
-    ceil_i64,
-    floor_i64,
     load_f32,
     load_i64,
     store_f32,
-    store_i32,
+    store_i64,
     vexp,
     vfma,
     vload,
     vload_partial,
-    vmax_of,
-    vmin_of,
-    vround,
     vsplat,
     vstore,
-    vstore_codes,
     vsum,
-    vsum_i32,
 )
 from turbodflash_kernels.planar import Format
 
 inline = numba.njit(error_model="numpy", forceinline=True)
 filled = inline(layout.filled)
-SMALLEST_UNIT = np.float32(1e-30)  # all zeros, or so small that their products vanish
 CUT_TILE_BYTES = 256  # of scratch: four rows of a tile
 AHEAD = 1536  # one or two rows wait for memory: ask for weights well before they are needed
 
@@ -63,7 +47,7 @@ def gelu(x):
 
 
 @inline
-def activations(codes, info, scratch):
+def prepared(codes, info, scratch):
     """Where codes and info lie; if there are no common ones, the thread has made its own."""
     if codes == 0:
         codes = scratch + layout.PRIVATE_CODES
@@ -91,48 +75,22 @@ def prepare(prologue: str, quantised: bool):
         return v
 
     @inline
-    def spread_of(v):
-        """Half the distance between the extremes, and what lies between them."""
-        most, least = vmax_of(v), vmin_of(v)
-        return np.float32(0.5) * (most - least), np.float32(0.5) * (most + least)
-
-    @inline
-    def factor_for(spread, inverse_unit):
-        """The smallest whole number of units whose 126 multiples reach the spread."""
-        return max(ceil_i64(spread * np.float32(1.0 / 126.0) * inverse_unit), 1)
-
-    @inline
-    def quantise_16(v, unit, factor, middle, codes):
-        """codes = (v - middle units) / (factor units), rounded; returns their sum."""
-        around = v - vsplat(np.float32(middle) * unit)
-        rounded = vround(around * vsplat(np.float32(1.0) / (np.float32(factor) * unit)))
-        vstore_codes(codes, rounded)
-        return vsum_i32(rounded)
-
-    @inline
-    def quantise_32(low, high, codes, info):
-        low_spread, low_middle = spread_of(low)
-        high_spread, high_middle = spread_of(high)
-        unit = max(
-            max(low_spread, high_spread) * np.float32(1.0 / (126.0 * 127.0)),
-            max(abs(low_middle), abs(high_middle)) * np.float32(1.0 / 32000.0),
-        )
-        if unit < SMALLEST_UNIT:
-            unit = SMALLEST_UNIT
-        inverse = np.float32(1.0) / unit
-        e0, e1 = factor_for(low_spread, inverse), factor_for(high_spread, inverse)
-        m0 = floor_i64(low_middle * inverse + np.float32(0.5))
-        m1 = floor_i64(high_middle * inverse + np.float32(0.5))
-        z0 = e0 * quantise_16(low, unit, e0, m0, codes)
-        z1 = e1 * quantise_16(high, unit, e1, m1, codes + 16)
-        store_f32(info + UNIT, unit)
-        store_f32(info + SUM, unit * np.float32(z0 + z1 + 16 * (m0 + m1)))
-        store_i32(info + FACTORS[0], e0 | e0 << 16)
-        store_i32(info + FACTORS[1], e1 | e1 << 16)
-        store_i32(info + MIDDLES, (m0 & 0xFFFF) | m1 << 16)
-        store_i32(info + ZEROS[0], z0)
-        store_i32(info + ZEROS[1], z1)
-        store_i32(info + ALL_ZEROS, z0 + z1)
+    def quantise_some(x, i, k, norm, factor, scratch, codes, info):
+        """The values from i on, up to as many as are quantised together."""
+        count = min(k - i, activations.VALUES)
+        for j in range(0, count, 16):
+            vstore(scratch + 4 * j, value(x, i + j, k, norm, factor))
+        if count == activations.VALUES:
+            quantise_blocks(scratch, codes, info)
+            return
+        for j in range(count, activations.VALUES, 16):
+            vstore(scratch + 4 * j, vsplat(np.float32(0.0)))
+        all_codes = scratch + 4 * activations.VALUES
+        all_info = all_codes + activations.VALUES
+        quantise_blocks(scratch, all_codes, all_info)
+        for at in range(0, count, 8):  # 32 bytes of codes a block, and 32 of info
+            store_i64(codes + at, load_i64(all_codes + at))
+            store_i64(info + at, load_i64(all_info + at))
 
     def quantise(args, task, scratch):
         x_stride, k, norm = load_i64(args + 8), load_i64(args + 16), load_i64(args + 24)
@@ -140,16 +98,14 @@ def prepare(prologue: str, quantised: bool):
         first = task * load_i64(args + 40)
         rows = load_i64(args + 48)
         last = min(first + load_i64(args + 40), filled(rows))
-        codes0, info0 = activations(load_i64(args + 56), load_i64(args + 72), scratch)
+        codes0, info0 = prepared(load_i64(args + 56), load_i64(args + 72), scratch)
         for row in range(first, last):
             x = load_i64(args) + min(row, rows - 1) * x_stride
             codes = codes0 + row * load_i64(args + 64)
             info = info0 + row * load_i64(args + 80)
             factor = inverse_rms(x, k, eps) if normed else np.float32(1.0)
-            for i in range(0, k, 32):
-                low = value(x, i, k, norm, factor)
-                high = value(x, i + 16, k, norm, factor)
-                quantise_32(low, high, codes + i, info + i * INFO_BYTES // 32)
+            for i in range(0, k, activations.VALUES):
+                quantise_some(x, i, k, norm, factor, scratch, codes + i, info + i)
 
     def keep(args, task, scratch):
         x_stride, k, norm = load_i64(args + 8), load_i64(args + 16), load_i64(args + 24)
@@ -219,7 +175,7 @@ def product_quantised(fmt: Format, isa: str):
         blocks, out_stride = load_i64(args + 48), load_i64(args + 64)
         bias0, residual0 = load_i64(args + 80), load_i64(args + 88)
         code_stride, info_stride = load_i64(args + 104), load_i64(args + 120)
-        codes0, info0 = activations(load_i64(args + 96), load_i64(args + 112), scratch)
+        codes0, info0 = prepared(load_i64(args + 96), load_i64(args + 112), scratch)
         tile_bytes = load_i64(args + 8)
         groups = filled(last - first) // layout.GROUP
         for tile in range(first_tile, last_tile):
