@@ -39,13 +39,13 @@ class Dflash(BlockDrafter):
             setting.device, self._pass, setting.options.threads
         )
 
-    def _pass(self, key: int, tokens: Array, positions: Array) -> tuple[Array, Array]:
-        return self._best(self._head(self._backbone(tokens, positions)[1:]))
+    def _pass(self, count: int, tokens: Array, positions: Array) -> tuple[Array, Array]:
+        return self._best(self._head(self._hidden(count, tokens, positions)))
 
     def _guess(self, tokens: Ids, positions: Ids, count: int) -> Draft:
-        values, rows = self._steps(self._block, tokens, positions)
-        log_probs = log_softmax(self._device.read(values)[:count])
-        best = self._words.tokens(self._device.read(rows)[:count])
+        values, rows = self._steps(count, tokens, positions)
+        log_probs = log_softmax(self._device.read(values))
+        best = self._words.tokens(self._device.read(rows))
         return draft_of(best, log_probs, probabilities(log_probs), self._options.p_min)
 
 
@@ -64,16 +64,16 @@ class Dflash2(BlockDrafter):
             setting.device, self._pass, setting.options.threads
         )
 
-    def _pass(self, key: int, tokens: Array, positions: Array) -> tuple[Array, ...]:
-        x = self._backbone(tokens, positions)[1:]
+    def _pass(self, count: int, tokens: Array, positions: Array) -> tuple[Array, ...]:
+        x = self._hidden(count, tokens, positions)
         return (*self._best(self._head(x)), self._selection.gate(x))
 
     def _guess(self, tokens: Ids, positions: Ids, count: int) -> Draft:
-        values, rows, gates = self._steps(self._block, tokens, positions)
+        values, rows, gates = self._steps(count, tokens, positions)
         candidates = self._words.tokens(self._device.read(rows))
         logits, gate = self._device.read(values).copy(), self._device.read(gates).copy()
         lattice = self._selection.lattice(int(tokens[0]), candidates, logits, gate)
-        best, log_probs = self._selection.walk(candidates[:count], lattice[:count])
+        best, log_probs = self._selection.walk(candidates, lattice)
         return draft_of(best, log_probs, probabilities(log_probs), self._options.p_min)
 
 

@@ -63,7 +63,7 @@ class Dspark(BlockDrafter):
         )
 
     def _pass(self, count: int, tokens: Array, positions: Array) -> tuple[_Row, ...]:
-        x = self._backbone(tokens, positions)[self._first : self._first + count]
+        x = self._hidden(count, tokens, positions)
         logits = self._head(x)
         chosen = []
         mark = self._markov.after_token(tokens[:1])

@@ -9,6 +9,8 @@ from turbodflash_engine.layers.tensors import Tensors
 from turbodflash_kernels.device import KV, Device
 from turbodflash_kernels.op import Array, Gated, RmsNorm, Rope
 
+ALL = slice(None)
+
 
 class Backbone:
     """Embedding and layers. Keys and values of the block land after those of the text."""
@@ -23,17 +25,24 @@ class Backbone:
         context: Context,
     ) -> None:
         self._embed = device.bind("embed", table=words.embedding, scale=config.embedding_scale)
+        self._convolved = config.convolution is not None
         self._layers = []
         for index, kv in enumerate(context.memory):
             attention = _Attention(device, tensors, config, index, kv, rope)
             self._layers.append((attention, _Mlp(device, tensors, config, index)))
 
-    def __call__(self, tokens: Array, positions: Array) -> Array:
-        """i32[n] each -> f32[n, width], not normed yet."""
+    def __call__(self, tokens: Array, positions: Array, wanted: slice) -> Array:
+        """i32[n] each -> the wanted rows, f32[n, width], not normed yet.
+
+        The last layer computes no other row. Only where rows are convolved does it need them all.
+        """
         x = self._embed(tokens)
-        for attention, mlp in self._layers:
-            x = mlp(attention(x, positions))
-        return x
+        *others, (attention, mlp) = self._layers
+        for attend, think in others:
+            x = think(attend(x, positions))
+        if self._convolved:
+            return mlp(attention(x, positions))[wanted]
+        return mlp(attention(x, positions, wanted))
 
 
 class _Attention:
@@ -78,9 +87,9 @@ class _Attention:
         output = device.pack([tensors.part(f"{prefix}attn_output.weight")], inner)
         self._output = device.bind("linear", weight=output, prologue=None, bias=None)
 
-    def __call__(self, x: Array, positions: Array) -> Array:
+    def __call__(self, x: Array, positions: Array, wanted: slice = ALL) -> Array:
         if self._conv is None:
-            return self._output(self._mixed(x, positions), x)
+            return self._output(self._mixed(x, positions)[wanted], x[wanted])
         h, dynamic = self._conv.before(x)
         return self._conv.after(self._output(self._mixed(h, positions)), dynamic, x)
 

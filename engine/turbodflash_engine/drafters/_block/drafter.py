@@ -15,6 +15,7 @@ from turbodflash_engine.drafters._block.context import Context
 from turbodflash_engine.drafters._block.layout import DIVISORS
 from turbodflash_engine.drafters._block.tables import read_words
 from turbodflash_engine.layers.tensors import Tensors
+from turbodflash_kernels.op import Array
 
 
 class BlockDrafter(ABC):
@@ -65,6 +66,10 @@ class BlockDrafter(ABC):
         positions = np.arange(start, start + self._block, dtype=np.int32)
         draft = self._guess(tokens, positions, min(width, self.longest))
         return draft if self._options.tree else Draft(draft.tokens)
+
+    def _hidden(self, count: int, tokens: Array, positions: Array) -> Array:
+        """The rows of the block that predict the first `count` tokens, not normed yet."""
+        return self._backbone(tokens, positions, slice(self._first, self._first + count))
 
     @abstractmethod
     def _guess(self, tokens: NDArray[np.int32], positions: NDArray[np.int32], count: int) -> Draft:
