@@ -80,6 +80,8 @@ def test_drafting_that_changes_nothing_is_identical(measure: Measure) -> None:
     figures = measure()
     assert figures["identical"] is True
     assert figures["first_difference"] is None
+    assert figures["mean_accepted"] >= 1
+    assert sum(figures["histogram"]) == sum(figures["widths"][1:]) > 0
     assert figures["prompt_tokens"] in range(128, 140)  # half of the context, in whole words
     assert (figures["draft_kind"], figures["n_max"], figures["draft_bytes"]) == ("ngram-mod", 16, 6)
 
