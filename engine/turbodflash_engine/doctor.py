@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from turbodflash_engine import plugins
-from turbodflash_engine.drafters._base import Draft, Drafter, FileKind, Rows
+from turbodflash_engine.drafters._base import Draft, Drafter, Rows
 from turbodflash_engine.drafters._block.config import BlockConfig
 from turbodflash_engine.errors import BadUsage
 from turbodflash_engine.events import Progress, Speculation
-from turbodflash_engine.gguf import open_gguf
 from turbodflash_engine.loading import load
 from turbodflash_engine.metadata import Metadata
 from turbodflash_engine.options import LoadOptions, SampleOptions, SayOptions, SpecOptions
+from turbodflash_engine.pairing import open_draft
 from turbodflash_engine.speculating import CONTEXT, Prompt, Rivals
 
 TOKENS = 32
@@ -81,13 +80,11 @@ def diagnose(
     trials = _Trials(
         Rivals.of(loaded, options), options, list(prompts), progress or _silent, tokens
     )
-    file = _draft_file(spec)
     base = trials.account(thinking)
     checks = [
         Check("pairing", False, "vocabulary, width, layers, mask token and shared parts fit"),
         *trials.layer_ids(base, thinking),
-        *_mask_token(file),
-        *_embedding_scale(file, loaded.model.shared.embedding_scale),
+        *_of_the_file(spec, loaded.model.shared.embedding_scale),
         *trials.thoughts(base, thinking),
         _overall(base),
     ]
@@ -201,50 +198,36 @@ class _Trials:
         return f"{name}, thinking {'off' if thinking is False else 'on'}"
 
 
-class _DraftFile(NamedTuple):
-    """config: None of a draft that is not a block of masks."""
-
-    metadata: Metadata
-    names: Container[str]
-    config: BlockConfig | None
-
-
-def _draft_file(spec: SpecOptions) -> _DraftFile:
-    assert spec.model is not None
-    with open_gguf(spec.model) as file:
-        names = set(file.tensors)
-        for name in plugins.names("drafters"):
-            kind: Any = plugins.find("drafters", name)
-            if isinstance(kind, FileKind) and kind.claims(file.metadata, names):
-                config = kind.read(file.metadata)
-                block = config if isinstance(config, BlockConfig) else None
-                return _DraftFile(file.metadata, names, block)
-        return _DraftFile(file.metadata, names, None)
+def _of_the_file(spec: SpecOptions, scale: float) -> list[Check]:
+    """What a block draft's file says of itself. scale: what the model multiplies embeddings by."""
+    draft = open_draft(spec, lambda nbytes: None)
+    assert draft is not None
+    with draft.file:
+        if not isinstance(draft.config, BlockConfig):
+            return []
+        checks = [_mask_token(draft.file.metadata, draft.config.mask)]
+        if "token_embd.weight" not in draft.tensors:
+            checks.append(_embedding_scale(draft.config.embedding_scale, scale))
+        return checks
 
 
-def _mask_token(file: _DraftFile) -> list[Check]:
+def _mask_token(metadata: Metadata, mask: int) -> Check:
     """The mask stands for what is to be guessed: no token that is text."""
-    if file.config is None:
-        return []
-    mask = file.config.mask
-    tokens = file.metadata.root.get("tokenizer.ggml.tokens", [])
-    types = file.metadata.root.get("tokenizer.ggml.token_type", [])
-    text = str(tokens[mask]) if mask < len(tokens) else ""
+    tokens = metadata.root.get("tokenizer.ggml.tokens", [])
+    types = metadata.root.get("tokenizer.ggml.token_type", [])
+    shown = f"{mask} {str(tokens[mask])!r}" if mask < len(tokens) else str(mask)
     named = [at for at, each in enumerate(tokens) if "mask" in str(each).lower()]
-    if mask < len(types) and types[mask] == ORDINARY and mask not in named:
-        others = ", ".join(f"{at} {tokens[at]!r}" for at in named[:3])
-        advice = f"; the vocabulary has {others}" if others else ""
-        return [Check("mask token", True, f"{mask} {text!r} is ordinary text{advice}")]
-    return [Check("mask token", False, f"{mask} {text!r}")]
+    if mask >= len(types) or types[mask] != ORDINARY or mask in named:
+        return Check("mask token", False, shown)
+    others = ", ".join(f"{at} {tokens[at]!r}" for at in named[:3])
+    advice = f"; the vocabulary has {others}" if others else ""
+    return Check("mask token", True, f"{shown} is ordinary text{advice}")
 
 
-def _embedding_scale(file: _DraftFile, scale: float) -> list[Check]:
+def _embedding_scale(own: float, models: float) -> Check:
     """Embeddings taken from a model that multiplies them must be multiplied here too."""
-    if file.config is None or "token_embd.weight" in file.names:
-        return []
-    own = file.config.embedding_scale
-    words = f"the model's embeddings are shared; it multiplies them by {scale:g}, the draft by"
-    return [Check("embedding scale", scale != 1 and own == 1, f"{words} {own:g}")]
+    words = f"the model's embeddings are shared; it multiplies them by {models:g}, the draft by"
+    return Check("embedding scale", models != 1 and own == 1, f"{words} {own:g}")
 
 
 def _overall(base: Speculation) -> Check:

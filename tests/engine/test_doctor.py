@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -41,6 +42,12 @@ KEYS: Mapping[str, Any] = {
 }
 
 
+class OpenFile(nullcontext[None]):
+    def __init__(self, metadata: Metadata) -> None:
+        super().__init__()
+        self.metadata = metadata
+
+
 class Pair:
     """A target and a draft that is right as often as the taps and the thoughts deserve.
 
@@ -70,6 +77,12 @@ class Pair:
             drafter=ScriptedDrafter(lambda at, width: (), taps=(2, 4)),
         )
 
+    def open_draft(self, spec: SpecOptions, told: Any) -> Any:
+        file = OpenFile(self.metadata)
+        return SimpleNamespace(
+            file=file, config=read_block(self.metadata), tensors=self.names, type="draft-dflash"
+        )
+
     def of(self, loaded: Any, options: LoadOptions) -> Any:
         drafter = loaded.drafter
         return SimpleNamespace(
@@ -95,10 +108,9 @@ class SimpleLoaded(SimpleNamespace):
 @pytest.fixture
 def examine(monkeypatch: pytest.MonkeyPatch) -> Any:
     def run(pair: Pair, **more: Any) -> Diagnosis:
-        file = doctor._DraftFile(pair.metadata, pair.names, read_block(pair.metadata))
         monkeypatch.setattr(doctor, "load", pair.load)
         monkeypatch.setattr(doctor, "Rivals", pair)
-        monkeypatch.setattr(doctor, "_draft_file", lambda spec: file)
+        monkeypatch.setattr(doctor, "open_draft", pair.open_draft)
         return diagnose(OPTIONS, PROMPTS, **more)
 
     return run

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 from tests.engine.toy import VOCAB, ScriptedDrafter, ToyModel, ToyOutput, ToyTemplate, ToyTokenizer
-from turbodflash_engine import speculating
 from turbodflash_engine.errors import BadUsage
 from turbodflash_engine.info import DraftInfo, Memory, ModelInfo
 from turbodflash_engine.loading import Loaded
 from turbodflash_engine.options import LoadOptions, SampleOptions, SpecOptions
-from turbodflash_engine.speculating import PROMPT_TURNS, Prompt, measure_speculation
+from turbodflash_engine.speculating import Prompt, bench, measure_speculation
+from turbodflash_engine.speculating.bench import PROMPT_TURNS
 
 PROMPTS = (Prompt("code", "ABC DEF"), Prompt("code", "QUICKSORT"), Prompt("chat", "HELLO"))
 OPTIONS = LoadOptions(Path("toy.gguf"), spec=SpecOptions(types=("ngram-mod",), width=4))
@@ -70,7 +70,7 @@ def measure(monkeypatch: pytest.MonkeyPatch) -> Measure:
     def run(model: ToyModel | None = None, **draft: Any) -> dict[str, Any]:
         drafter = ScriptedDrafter(lambda at, width: [8 + (at + i) % 56 for i in range(width)])
         toy = loaded(model or ToyModel(), drafter, **draft)
-        monkeypatch.setattr(speculating, "load", lambda options, progress: toy)
+        monkeypatch.setattr(bench, "load", lambda options, progress: toy)
         return measure_speculation(OPTIONS, PROMPTS, tokens=9, repeats=2)
 
     return run
@@ -122,13 +122,18 @@ def test_every_answer_starts_from_nothing(measure: Measure) -> None:
 
 def test_progress_is_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     toy = loaded(ToyModel(), ScriptedDrafter(lambda at, width: ()))
-    monkeypatch.setattr(speculating, "load", lambda options, progress: toy)
+    monkeypatch.setattr(bench, "load", lambda options, progress: toy)
     seen: list[tuple[int, int]] = []
     measure_speculation(
         OPTIONS, PROMPTS, lambda event: seen.append((event.done, event.total)), tokens=4, repeats=1
     )
     wanted = 2 * (len(PROMPTS) + PROMPT_TURNS)
     assert seen == [(done, wanted) for done in range(1, wanted + 1)]
+
+
+def test_without_a_prompt_there_is_nothing_to_compare() -> None:
+    with pytest.raises(BadUsage, match="no prompt"):
+        measure_speculation(OPTIONS, ())
 
 
 def test_without_a_drafter_there_is_nothing_to_compare() -> None:
