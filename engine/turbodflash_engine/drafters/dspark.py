@@ -9,9 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from turbodflash_engine.drafters._base import Draft, Drafter, FileKind, Setting
-from turbodflash_engine.drafters._block.config import BlockConfig, check_block, read_block
+from turbodflash_engine.drafters._block.config import BlockConfig, read_block
 from turbodflash_engine.drafters._block.dialects import ARCHITECTURES
 from turbodflash_engine.drafters._block.drafter import BlockDrafter
+from turbodflash_engine.drafters._block.fit import check_block
 from turbodflash_engine.drafters._block.layout import block_layout
 from turbodflash_engine.drafters._block.markov import (
     CONFIDENCE,

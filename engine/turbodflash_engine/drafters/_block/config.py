@@ -1,4 +1,4 @@
-"""What a block draft's file says about it, and whether it fits the model it is to draft for."""
+"""What a block draft's file says about it."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ from turbodflash_engine.drafters._block.dialects import Dialect, dialect_of, mas
 from turbodflash_engine.errors import BadModel
 from turbodflash_engine.layers.rope import RopeConfig, RopeOverrides
 from turbodflash_engine.metadata import Metadata
-from turbodflash_engine.models._base import Form
-from turbodflash_engine.options import SpecOptions
 
 MOST_LAYERS = 256
 MOST_BLOCK = 256
@@ -136,38 +134,6 @@ def read_block(metadata: Metadata) -> BlockConfig:
         selector=_selector(meta),
         from_anchor=meta.get("sample_from_anchor", True),
         confident=meta.get("has_confidence_head", True),
-    )
-
-
-def check_block(config: BlockConfig, target: Form, options: SpecOptions) -> None:
-    """Raises BadModel unless the draft was made for a model of this form."""
-    if config.width != target.width:
-        raise BadModel(
-            f"'{config.source}' drafts for a model of width {config.width}, "
-            f"but this one has width {target.width}",
-            hint=ANOTHER,
-        )
-    for layer in config.taps:
-        _check_tap(config, layer, target.layers)
-    if not config.taps:
-        raise BadModel(f"'{config.source}' looks at no layer of the model", hint=ANOTHER)
-    if not 0 <= config.mask < config.vocabulary:
-        raise BadModel(
-            f"'{config.source}' has the mask token {config.mask}, "
-            f"expected one of its {config.vocabulary:,} tokens",
-            hint="convert the draft again with its mask token",
-        )
-
-
-def _check_tap(config: BlockConfig, layer: int, layers: int) -> None:
-    if 0 <= layer < layers:
-        return
-    named = layer - config.dialect.outputs
-    wanted = "the output of the model's last layer" if layer == layers else "no layer of the model"
-    raise BadModel(
-        f"'{config.source}': metadata key '{config.dialect.layers}' has the layer {named}, which "
-        f"is {wanted}; of {layers} layers, the inputs of 0 to {layers - 1} can be looked at",
-        hint=ANOTHER,
     )
 
 

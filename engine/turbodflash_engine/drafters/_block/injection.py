@@ -39,25 +39,24 @@ class Injection:
         self._fuse = device.bind("linear", weight=fusion, prologue=None, bias=None)
         weight = device.upload(tensors.vector(config.dialect.fusion_norm))
         norm = RmsNorm(weight, config.eps)
-        groups = [
-            _Layers(device, tensors, config, rope, norm, chosen)
+        full, sliding = (
+            {at: memory[at] for at, window in enumerate(config.windows) if bool(window) is slides}
             for slides in (False, True)
-            if (
-                chosen := {
-                    layer: memory[layer]
-                    for layer, window in enumerate(config.windows)
-                    if bool(window) == slides
-                }
-            )
+        )
+        self._all = [
+            _Layers(device, tensors, config, rope, norm, chosen)
+            for chosen in (full, sliding)
+            if chosen
         ]
-        self._all, self._full = groups, [] if all(config.windows) else groups[:1]
+        self._full = self._all[:1] if full else []
         self._threads = (options.threads, options.threads_batch or options.threads)
         self._rows = self._room(ROOM)
 
     @property
     def nbytes(self) -> int:
+        """Of the buffer, and of projections that the layers have packed for themselves, too."""
         rows, columns = self._rows.shape
-        return 4 * rows * columns
+        return 4 * rows * columns + sum(layers.nbytes for layers in self._all)
 
     @property
     def all_slide(self) -> bool:
@@ -112,6 +111,7 @@ class _Layers:
     ) -> None:
         names = [f"blk.{layer}.attn_{kind}.weight" for layer in memory for kind in "kv"]
         weight = device.pack([tensors.part(name) for name in names], config.width)
+        self.nbytes = weight.nbytes
         self._project = device.bind("linear", weight=weight, prologue=norm, bias=None)
         self._columns = 2 * config.kv_width
         self._store = []
