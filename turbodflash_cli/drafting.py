@@ -69,7 +69,13 @@ def find_draft(
     name = None if draft.draft_model is None else str(draft.draft_model)
     try:
         found = resolve(
-            None, draft.draft_hf_repo, name, model.offline, bar.report, token=model.hf_token
+            None,
+            draft.draft_hf_repo,
+            name,
+            model.offline,
+            bar.report,
+            token=model.hf_token,
+            draft=True,
         )
     finally:
         bar.clear()

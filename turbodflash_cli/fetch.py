@@ -24,11 +24,13 @@ def resolve(
     progress: Report | None = None,
     *,
     token: str | None = None,
+    draft: bool = False,
 ) -> Path:
     """The file to load: `model`, a file of the Hugging Face repository, or the default model.
 
     model: a path, or a name from the catalogue. hf_repo: user/repo[:quant]. What is not here yet
     is fetched unless `offline`; progress(stage, bytes done, bytes in all) follows along.
+    draft: of a repository that has both, a draft is wanted and not the model.
     """
     report = progress or _silent
     if model is not None and hf_repo is not None:
@@ -36,7 +38,7 @@ def resolve(
     if hf_repo is not None:
         from turbodflash_cli.hub import Hub
 
-        return Hub(offline=offline, token=token).model(hf_repo, hf_file, report)
+        return Hub(offline=offline, token=token).model(hf_repo, hf_file, report, draft=draft)
     if hf_file is not None:
         raise BadUsage(
             f"-hff names the file {hf_file!r} of no repository.", hint="add -hf user/repo."

@@ -23,6 +23,9 @@ _QUANT = re.compile(
     r"(?<![A-Z0-9])(I?Q\d\w*|TQ\d\w*|MXFP4\w*|B?F16|F32)(?![A-Z0-9])", re.IGNORECASE
 )
 _NO_MODEL = ("mmproj", "imatrix")
+_DRAFTS = ("dspark-", "dflash-", "eagle3-")
+_BESIDE = (*_DRAFTS, "mtp-")
+"""Beginnings of the names of drafts that lie beside their model, the ones preferred first."""
 
 
 class Hub:
@@ -45,10 +48,11 @@ class Hub:
         self.cache = cache
         self.offline = offline
 
-    def model(self, spec: str, file: str | None, report: Report) -> Path:
+    def model(self, spec: str, file: str | None, report: Report, *, draft: bool = False) -> Path:
         """The model of user/repo[:quant], or that exact `file` of the repository.
 
         Of a split model all parts are fetched, and the path of the first one comes back.
+        draft: of a repository with a model and drafts for it, a draft is wanted.
         """
         repo, quant = parse_spec(spec)
         report(f"looking into {repo}", 0, 0)
@@ -58,7 +62,8 @@ class Hub:
                 f"no file of {repo} is on this machine, and --offline forbids fetching one.",
                 hint="run it once without --offline, or pass a file with -m FILE.gguf",
             )
-        chosen = _exactly(file, files, repo) if file else choose(files, quant, repo)
+        wanted = drafts_among(files) if draft else models_among(files)
+        chosen = _exactly(file, files, repo) if file else choose(wanted, quant, repo)
         paths = [self.file(repo, part, report) for part in parts_of(chosen, files, repo)]
         return paths[0]
 
@@ -160,6 +165,17 @@ def choose(files: Sequence[str], quant: str | None, repo: str) -> str:
     )
 
 
+def drafts_among(files: Sequence[str]) -> Sequence[str]:
+    """The drafts of the best kind that lie beside a model; where none does, all files."""
+    kinds = ([file for file in files if _name(file).startswith(kind)] for kind in _DRAFTS)
+    return next(filter(None, kinds), files)
+
+
+def models_among(files: Sequence[str]) -> Sequence[str]:
+    """The files that are no drafts beside a model; where all are, all of them."""
+    return [file for file in files if not _name(file).startswith(_BESIDE)] or files
+
+
 def parts_of(file: str, files: Sequence[str], repo: str) -> list[str]:
     """All parts of a split model in order, or just the file."""
     part = _PART.search(file)
@@ -186,10 +202,13 @@ def _exactly(file: str, files: Sequence[str], repo: str) -> str:
 
 def _models(names: Iterator[str]) -> list[str]:
     return sorted(
-        name
-        for name in names
-        if name.endswith(".gguf") and not name.rpartition("/")[2].lower().startswith(_NO_MODEL)
+        name for name in names if name.endswith(".gguf") and not _name(name).startswith(_NO_MODEL)
     )
+
+
+def _name(file: str) -> str:
+    """Of a file in a folder, its own name, in small letters."""
+    return file.rpartition("/")[2].lower()
 
 
 @contextmanager

@@ -102,6 +102,21 @@ class TestWhatIsAsked:
         assert program.opened[0].spec is None
         assert result.err.startswith("note: --spec-type none: the draft is not loaded.\n")
 
+    @pytest.mark.parametrize("argv", [[], ["-md", "dflash-x.gguf"]])
+    def test_a_repository_of_drafts(
+        self, program: Program, monkeypatch: pytest.MonkeyPatch, argv: list[str]
+    ) -> None:
+        asked: list[Any] = []
+
+        def resolve(*given: Any, **more: Any) -> Path:
+            asked.extend([given[:3], more["draft"]])
+            return Path("/cache/d.gguf")
+
+        monkeypatch.setattr("turbodflash_cli.fetch.resolve", resolve)
+        found = spec(program, "-hfd", "user/m", *argv)
+        assert found == SpecOptions(model=Path("/cache/d.gguf"))
+        assert asked == [(None, "user/m", argv[1] if argv else None), True]
+
     def test_settings_of_the_environment_alone_ask_for_nothing(
         self, program: Program, monkeypatch: pytest.MonkeyPatch
     ) -> None:

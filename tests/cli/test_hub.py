@@ -9,7 +9,7 @@ import pytest
 
 from tests.cli.hub_server import HubServer, serve_hub
 from turbodflash_cli.fetch import resolve
-from turbodflash_cli.hub import Hub, choose, parse_spec, parts_of
+from turbodflash_cli.hub import Hub, choose, drafts_among, models_among, parse_spec, parts_of
 from turbodflash_cli.store import SourceFailed
 from turbodflash_engine import BadUsage
 
@@ -54,6 +54,21 @@ def test_other_specs_are_refused_with_an_example(spec):
     with pytest.raises(BadUsage, match="user/repo:quant") as refusal:
         parse_spec(spec)
     assert "-hf" in refusal.value.hint
+
+
+BESIDE = ("dflash-m-Q8_0.gguf", "eagle3-m.gguf", "m-Q4_K_M.gguf", "mtp-m.gguf", "sub/DFlash-b.gguf")
+
+
+def test_drafts_beside_a_model_are_told_from_it():
+    assert drafts_among(BESIDE) == ["dflash-m-Q8_0.gguf", "sub/DFlash-b.gguf"]
+    assert drafts_among(BESIDE[1:4]) == ["eagle3-m.gguf"]
+    assert drafts_among(("dspark-m.gguf", *BESIDE)) == ["dspark-m.gguf"]
+    assert models_among(BESIDE) == ["m-Q4_K_M.gguf"]
+
+
+def test_a_repository_of_one_sort_is_taken_as_it_is():
+    assert drafts_among(("m.gguf",)) == ("m.gguf",)
+    assert models_among(("mtp-m.gguf",)) == ("mtp-m.gguf",)
 
 
 SHELF = (
