@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Protocol
 
 from turbodflash_engine.decode.costs import Costs, Passes, by_rows, by_tokens
-from turbodflash_engine.decode.rates import Rates
+from turbodflash_engine.decode.rates import MEMORY, Rates
 
 HOPE = 0.7  # the acceptance of a token, before anything is known
 DRAFT = 0.3  # the cost of a draft, before it is measured
 MARGIN = 0.05  # of what drafting costs, that it must bring beyond its costs
 RARE = 0.02  # tokens accepted so seldom are not looked at
+WATCHED = 0.6  # what was known long ago weighs against a draft that was watched
 MODERATE = 4  # tokens of a draft that is only watched
 
 CREDIT = 2.0  # what drafting may lose before it has won any
@@ -18,7 +19,7 @@ MOST_CREDIT = 6.0  # however much it has won
 ALLOWANCE = 0.01  # what a plain pass allows it to lose
 PROMISE, TRUST = 1.5, 1.0  # drafts that would have won so much earn so much credit
 
-FIRST_WAIT, LONGEST_WAIT = 8, 512  # passes between two looks at a drafter that does not pay
+FIRST_WAIT, LONGEST_WAIT = 8, 256  # passes between two looks at a drafter that does not pay
 CHEAP = 0.01  # a draft that costs less is looked at always
 
 
@@ -85,7 +86,7 @@ class Controller:
         self._longest, self._fewest = longest, max(fewest, 1)
         self._account, self._promise = CREDIT, 0.0
         self._asked, self._verifying = 0, False
-        self._since, self._wait = 0, FIRST_WAIT
+        self._since, self._gap, self._wait = 0, 0, FIRST_WAIT
 
     def ask(self, most: int) -> int:
         most = min(most, self._longest)
@@ -102,12 +103,14 @@ class Controller:
     def offered(self, asked: int, count: int, seconds: float) -> int:
         self._asked = asked
         self._drafted.add(count, min(count + 1, asked))
-        if self._verifying:  # one made after a long wait has much to catch up with
-            self._drafts.add(asked, seconds)
-            width = self._best(count, [1.0] * count)
-            if width:
-                return width
+        if self._verifying or asked not in self._drafts:
+            self._drafts.add(asked, seconds)  # one made after a long wait has much to catch up with
+        if self._verifying and (width := self._best(count, [1.0] * count)):
+            return width
+        self._gap, self._since = self._since, 0
         self._earn(-self._draft_cost(asked))
+        if not count:
+            self._wait_longer()
         return 0
 
     def verified(self, matched: int, tested: int, rows: int, emitted: int) -> None:
@@ -118,12 +121,12 @@ class Controller:
             self._wait = FIRST_WAIT
 
     def watched(self, matched: int, tested: int) -> None:
-        self._accepted.add(matched, tested)
+        self._accepted.add(matched, tested, max(MEMORY**self._gap, WATCHED))
         self._since = 0
         width = max(self._best(tested, [1.0] * tested, at_any_price=True), self._fewest)
         won = 1 + min(matched, width) - self._pass_cost(1 + width)
         if won < 0:
-            self._wait = min(2 * self._wait, LONGEST_WAIT)
+            self._wait_longer()
         self._promise = max(self._promise + won, 0.0)
         if self._promise >= PROMISE:
             self._promise, self._account = 0.0, max(self._account, TRUST)
@@ -131,6 +134,9 @@ class Controller:
     def waited(self) -> None:
         self._since += 1
         self._earn(ALLOWANCE)
+
+    def _wait_longer(self) -> None:
+        self._wait = min(2 * self._wait, LONGEST_WAIT)
 
     def _earn(self, passes: float) -> None:
         self._account = min(self._account + passes, MOST_CREDIT)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from time import perf_counter
 
 from turbodflash_engine.decode.accept import Verdict
-from turbodflash_engine.decode.controller import Controller, Fixed, Width
+from turbodflash_engine.decode.controller import MODERATE, Controller, Fixed, Width
 from turbodflash_engine.decode.costs import Passes
 from turbodflash_engine.decode.guess import NOTHING, Guess
 from turbodflash_engine.decode.tree import plant
@@ -107,7 +107,7 @@ class _Seat:
         if count < self.fewest:
             return Draft(), 0
         if count and not width and self.watched is None:
-            self.watched = _Watched(draft.tokens[:count])
+            self.watched = _Watched(draft.tokens[: min(count, MODERATE)])
         return draft, width
 
     def watch(self, tokens: Sequence[int]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-MEMORY = 0.95  # what a success weighs against the next one at its place
+MEMORY = 0.95  # what a try weighs against the next one at its place
 PRIOR = 2.0  # how many of them the expectation is worth before there are any
 
 
@@ -18,14 +18,14 @@ class Rates:
         self._tries: list[float] = []
         self._hits: list[float] = []
 
-    def add(self, hits: int, tries: int) -> None:
+    def add(self, hits: int, tries: int, memory: float = MEMORY) -> None:
         """One more chain: of the first `tries` places, `hits` succeeded, and then none."""
         while len(self._tries) < tries:
             self._tries.append(0.0)
             self._hits.append(0.0)
         for place in range(tries):
-            self._tries[place] = self._tries[place] * MEMORY + 1
-            self._hits[place] = self._hits[place] * MEMORY + (place < hits)
+            self._tries[place] = self._tries[place] * memory + 1
+            self._hits[place] = self._hits[place] * memory + (place < hits)
 
     def first(self, count: int) -> list[float]:
         """Of the first `count` places."""
