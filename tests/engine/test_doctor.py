@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,8 +12,7 @@ from typing import Any
 import pytest
 
 from tests.engine.toy import ScriptedDrafter
-from turbodflash_engine import doctor
-from turbodflash_engine.doctor import Diagnosis, diagnose
+from turbodflash_engine.doctor import Diagnosis, diagnose, examine, trials
 from turbodflash_engine.drafters._block.config import read_block
 from turbodflash_engine.errors import BadUsage
 from turbodflash_engine.events import Finished, Speculation
@@ -48,6 +48,18 @@ class OpenFile(nullcontext[None]):
         self.metadata = metadata
 
 
+@dataclass
+class Draft:
+    """An opened draft. What is built of it is told apart by its first tap: 100 + the mask."""
+
+    file: OpenFile
+    config: Any
+    tensors: set[str]
+
+    def build(self, *parts: Any) -> ScriptedDrafter:
+        return ScriptedDrafter(lambda at, width: (), taps=(100 + self.config.mask, 4))
+
+
 class Pair:
     """A target and a draft that is right as often as the taps and the thoughts deserve.
 
@@ -73,15 +85,13 @@ class Pair:
         return SimpleLoaded(
             model=SimpleNamespace(shared=shared),
             template=self.template,
-            info=SimpleNamespace(has_template=True),
+            info=SimpleNamespace(has_template=True, context=2048),
+            device=SimpleNamespace(flush=lambda: None),
             drafter=ScriptedDrafter(lambda at, width: (), taps=(2, 4)),
         )
 
     def open_draft(self, spec: SpecOptions, told: Any) -> Any:
-        file = OpenFile(self.metadata)
-        return SimpleNamespace(
-            file=file, config=read_block(self.metadata), tensors=self.names, type="draft-dflash"
-        )
+        return Draft(OpenFile(self.metadata), read_block(self.metadata), self.names)
 
     def of(self, loaded: Any, options: LoadOptions) -> Any:
         drafter = loaded.drafter
@@ -105,12 +115,13 @@ class SimpleLoaded(SimpleNamespace):
         return SimpleLoaded(**(vars(self) | changes))
 
 
-@pytest.fixture
-def examine(monkeypatch: pytest.MonkeyPatch) -> Any:
+@pytest.fixture(name="examined")
+def _examined(monkeypatch: pytest.MonkeyPatch) -> Any:
     def run(pair: Pair, **more: Any) -> Diagnosis:
-        monkeypatch.setattr(doctor, "load", pair.load)
-        monkeypatch.setattr(doctor, "Rivals", pair)
-        monkeypatch.setattr(doctor, "open_draft", pair.open_draft)
+        monkeypatch.setattr(examine, "load", pair.load)
+        monkeypatch.setattr(examine, "open_draft", pair.open_draft)
+        for module in (examine, trials):
+            monkeypatch.setattr(module, "Rivals", pair)
         return diagnose(OPTIONS, PROMPTS, **more)
 
     return run
@@ -127,8 +138,8 @@ def words(found: Diagnosis, name: str) -> str:
 GOOD = {(2, True): 3, (2, False): 3}
 
 
-def test_a_good_pair_is_not_suspected(examine: Any) -> None:
-    found = examine(Pair(GOOD))
+def test_a_good_pair_is_not_suspected(examined: Any) -> None:
+    found = examined(Pair(GOOD))
     assert suspects(found) == []
     assert [check.name for check in found.checks] == [
         *("pairing", "layer ids", "mask token", "embedding scale", "thinking", "acceptance")
@@ -140,48 +151,59 @@ def test_a_good_pair_is_not_suspected(examine: Any) -> None:
 
 
 @pytest.mark.parametrize("by", [-1, 1])
-def test_layer_ids_off_by_one(examine: Any, by: int) -> None:
-    found = examine(Pair({(2 + by, True): 3}))
+def test_layer_ids_off_by_one(examined: Any, by: int) -> None:
+    found = examined(Pair({(2 + by, True): 3}))
     assert suspects(found) == ["layer ids", "acceptance"]
     assert f"{by:+d}: 4.00" in words(found, "layer ids")
     assert "hardly fits" in words(found, "acceptance")
 
 
-def test_ids_are_not_moved_out_of_the_model(examine: Any) -> None:
+def test_ids_are_not_moved_out_of_the_model(examined: Any) -> None:
     pair = Pair(GOOD, layers=5)
-    assert "+1" not in words(examine(pair), "layer ids")
+    assert "+1" not in words(examined(pair), "layer ids")
     assert {tap for tap, *_ in pair.asked} == {1, 2}
 
 
-@pytest.mark.parametrize(("mask", "text", "suspected"), [(1, "the", True), (0, "<pad>", False)])
-def test_a_mask_that_is_text(examine: Any, mask: int, text: str, suspected: bool) -> None:
-    found = examine(Pair(GOOD, keys={"tokenizer.ggml.mask_token_id": mask}))
-    assert suspects(found) == ["mask token"] * suspected
-    assert words(found, "mask token").startswith(f"{mask} {text!r}")
-    assert ("2 '<|mask|>'" in words(found, "mask token")) is suspected
+class TestMaskToken:
+    def test_a_mask_that_is_text(self, examined: Any) -> None:
+        found = examined(Pair(GOOD, keys={"tokenizer.ggml.mask_token_id": 1}))
+        assert suspects(found) == ["mask token"]
+        assert words(found, "mask token") == (
+            "1 'the': 4.00 tokens a pass; 2 '<|mask|>': 1.10; it is ordinary text"
+        )
+
+    def test_another_one_would_be_better(self, examined: Any) -> None:
+        accepted = GOOD | {(102, True): 5}
+        found = examined(Pair(accepted, keys={"tokenizer.ggml.mask_token_id": 0}))
+        assert suspects(found) == ["mask token"]
+        assert "2 '<|mask|>': 6.00; the draft was made with another" in words(found, "mask token")
+
+    def test_one_that_is_named_otherwise_but_is_right(self, examined: Any) -> None:
+        found = examined(Pair(GOOD, keys={"tokenizer.ggml.mask_token_id": 0}))
+        assert suspects(found) == []
 
 
 class TestThinking:
-    def test_off_would_be_better(self, examine: Any) -> None:
-        found = examine(Pair({(2, True): 1, (2, False): 4}, thinks=True))
+    def test_off_would_be_better(self, examined: Any) -> None:
+        found = examined(Pair({(2, True): 1, (2, False): 4}, thinks=True))
         assert suspects(found) == ["thinking"]
         assert words(found, "thinking") == "on 2.00, off 5.00 tokens a pass; use --reasoning off"
         assert found.template == "the model's own, thinking on"
 
-    def test_it_is_off_already(self, examine: Any) -> None:
+    def test_it_is_off_already(self, examined: Any) -> None:
         pair = Pair({(2, True): 1, (2, False): 4}, thinks=True)
-        found = examine(pair, thinking=False)
+        found = examined(pair, thinking=False)
         assert suspects(found) == []
         assert found.template == "the model's own, thinking off"
         assert found.speculation.mean_accepted == 5.0
 
-    def test_on_would_be_better(self, examine: Any) -> None:
-        found = examine(Pair({(2, True): 4, (2, False): 1}, thinks=True), thinking=False)
+    def test_on_would_be_better(self, examined: Any) -> None:
+        found = examined(Pair({(2, True): 4, (2, False): 1}, thinks=True), thinking=False)
         assert words(found, "thinking").endswith("use --reasoning on")
 
-    def test_without_thoughts_it_is_not_tried(self, examine: Any) -> None:
+    def test_without_thoughts_it_is_not_tried(self, examined: Any) -> None:
         pair = Pair(GOOD)
-        examine(pair)
+        examined(pair)
         assert {thinking for _, thinking, _ in pair.asked} == {True}
 
 
@@ -195,15 +217,15 @@ class TestThinking:
     ],
 )
 def test_a_missing_embedding_scale(
-    examine: Any, scale: float, keys: Any, names: set[str], suspected: bool
+    examined: Any, scale: float, keys: Any, names: set[str], suspected: bool
 ) -> None:
-    found = examine(Pair(GOOD, embedding_scale=scale, keys=keys, names=names))
+    found = examined(Pair(GOOD, embedding_scale=scale, keys=keys, names=names))
     assert suspects(found) == ["embedding scale"] * suspected
 
 
-def test_every_draft_is_verified_whole_and_really(examine: Any) -> None:
+def test_every_draft_is_verified_whole_and_really(examined: Any) -> None:
     pair = Pair(GOOD)
-    examine(pair)
+    examined(pair)
     [options] = pair.loaded_with
     assert options.spec is not None
     assert (options.spec.width, options.spec.tree, options.spec.synth_rates) == (256, 0, ())
