@@ -216,7 +216,9 @@ class _Meter:
 
     def add(self, nbytes: int) -> None:
         with self._lock:
-            self._done += nbytes
+            if self._done == self._total:
+                return  # what is left is read a second time
+            self._done = min(self._done + nbytes, self._total)
             if self._done >= min(self._next, self._total):
                 self._next = self._done + self._total // 100
                 self._report(Progress("loading", self._done, self._total, "bytes"))

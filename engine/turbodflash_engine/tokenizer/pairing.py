@@ -34,12 +34,14 @@ def check_same_tokens(draft: Metadata, model: Metadata) -> None:
 
 
 def _tokens(meta: Metadata) -> list[str]:
-    return meta.root.get("tokenizer.ggml.tokens", [""])
+    tokens: list[str] = []
+    return meta.root.get("tokenizer.ggml.tokens", tokens)
 
 
 def _padding(meta: Metadata, tokens: Sequence[str]) -> Callable[[int], bool]:
     """Whether a token is there and never said."""
-    types = meta.root.get("tokenizer.ggml.token_type", [0])
+    none: list[int] = []
+    types = meta.root.get("tokenizer.ggml.token_type", none)
     mask = meta.root.get("tokenizer.ggml.mask_token_id", NOTHING)
 
     def never_said(token: int) -> bool:
