@@ -133,6 +133,11 @@ class SpecOptions:
         _one_of("inject", self.inject, INJECTIONS)
         for kind in self.types:
             _one_of("the type of drafting", kind, SPEC_TYPES)
+        if self.tree and self.synth_rates:
+            raise BadUsage(
+                f"a tree of {self.tree} nodes cannot be accepted at random",
+                hint="leave out the tree or the synthetic acceptance",
+            )
         if self.n_max is not None and self.n_min > self.n_max:
             raise BadUsage(
                 f"n_min is {self.n_min}, more than n_max, {self.n_max}; "
