@@ -93,6 +93,7 @@ def test_every_figure_is_there_overall_and_by_kind(measure: Measure) -> None:
         for name in ("off_tps", "on_tps", "speedup", "prompt_off_tps", "prompt_on_tps"):
             assert part[name] > 0
         assert part["speedup"] == pytest.approx(part["on_tps"] / part["off_tps"])
+        assert part["prompt_ratio"] == pytest.approx(part["prompt_on_tps"] / part["prompt_off_tps"])
         assert part["identical"] is True
 
 

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from statistics import median
 
 from turbodflash_engine.errors import BadUsage
 from turbodflash_engine.events import Progress
 from turbodflash_engine.loading import load
 from turbodflash_engine.options import LoadOptions, SampleOptions, SayOptions
 from turbodflash_engine.session import Session
-from turbodflash_engine.speculating.pairs import Figures, Pair, figures_of
+from turbodflash_engine.speculating.pairs import Figures, Pair, figures_of, quotient
 from turbodflash_engine.speculating.rivals import CONTEXT, Prompt, Rivals
 
 PROMPT = 512
@@ -126,13 +125,12 @@ class _Bench:
                 finished = self._rivals.read(drafting, text)
                 speeds[drafting].append(finished.prompt_tokens_per_second)
                 self._step()
+        off, on = max(speeds[False]), max(speeds[True])
         return {
             "prompt_tokens": tokens,
-            "prompt_off_tps": max(speeds[False]),
-            "prompt_on_tps": max(speeds[True]),
-            "prompt_ratio": median(
-                on / off for off, on in zip(speeds[False], speeds[True], strict=True)
-            ),
+            "prompt_off_tps": off,
+            "prompt_on_tps": on,
+            "prompt_ratio": quotient(on, off),
         }
 
     def _step(self) -> None:
