@@ -6,13 +6,14 @@ from collections.abc import Sequence
 
 from turbodflash_engine.drafters._block.config import BlockConfig
 from turbodflash_engine.drafters._block.injection import Injection
+from turbodflash_engine.layers.steps import FEW_ROWS
 from turbodflash_engine.layers.tensors import Tensors
 from turbodflash_engine.models._base import CachePlan
 from turbodflash_engine.options import SpecOptions
 from turbodflash_kernels.device import Device
 from turbodflash_kernels.op import Array, Rope
 
-STASH = 64  # rows that wait at most; more are stored at once
+STASH = 512  # rows that wait at most while nothing is drafted; a text that is left costs nothing
 KEPT_WINDOWS = 2
 """Sliding layers store so many windows before the end of a prompt: one is seen from there, the rest
 is for a text that is cut back later."""
@@ -21,7 +22,7 @@ is for a text that is cut back later."""
 class Context:
     """Keys and values of the draft's layers at every position that was observed.
 
-    Rows wait until something is drafted or many have come, so that plain decoding is hardly slowed.
+    Rows of decoding wait until something is drafted: plain decoding is hardly slowed.
     Positions that the draft's context has no room for are counted, but not remembered.
 
     block: tokens of a draft pass, for which there is room after the last position.
@@ -74,7 +75,7 @@ class Context:
             return
         self._injection.hold(self._waiting, taps, count)
         self._waiting += count
-        if self._waiting >= self._stash:
+        if self._waiting >= self._stash or count > FEW_ROWS:  # those of a prompt never wait
             self.store()
 
     def store(self) -> None:
