@@ -29,9 +29,13 @@ class Chain:
     def add(self, values: Floats, tokens: Ids) -> int | None:
         """Go on with the first of these tokens; None if it is not sure, and the chain is over.
 
+        So it is where the logits are no numbers.
+
         values, tokens: as many of a row's largest logits as `looked_at` says, best first; -1 for
         what is no token of the model.
         """
+        if not values[0] > -np.inf:
+            return None
         log_probs = log_softmax(values)
         if tokens[0] < 0 or np.exp(log_probs[0]) < self._p_min:
             return None

@@ -23,6 +23,7 @@ from turbodflash_kernels._cpu.simd import (
 )
 
 inline = numba.njit(error_model="numpy")
+MOST = {"f16": np.float32(65504.0), "f32": np.finfo(np.float32).max}  # that a format can hold
 
 
 def build(name, *spec):
@@ -58,11 +59,12 @@ def angles(kind: str):
 
 def rotate(kind: str, format_k: str, format_v: str):
     """words: qkv, stride, positions, n, heads, kv_heads, head_dim, n_rot, angles, q, q_stride,
-    k, k_head_bytes, v, v_head_bytes, rows_per_task, slots, q_norm, q_eps_bits, k_norm, k_eps_bits.
-    K and V as in _cpu/kv.py; the address of a norm's weight is 0 if there is none.
+    k, k_head_bytes, v, v_head_bytes, rows_per_task, slots, q_norm, q_eps_bits, k_norm, k_eps_bits,
+    finite. K and V as in _cpu/kv.py; the address of a norm's weight is 0 if there is none.
     """
     adjacent, wide_k, wide_v = kind == "norm", format_k == "f32", format_v == "f32"
     k_size, v_size = (4 if wide_k else 2), (4 if wide_v else 2)
+    most_k, most_v = MOST[format_k], MOST[format_v]
 
     @inline
     def rotate_head(x, cos, n_rot, head_dim, to):
@@ -88,6 +90,13 @@ def rotate(kind: str, format_k: str, format_v: str):
             vstore(to + 4 * i, vload(x + 4 * i) * vsplat(factor) * vload(norm + 4 * i))
         for i in range(head_dim - rest, head_dim):
             store_f32(to + 4 * i, load_f32(x + 4 * i) * factor * load_f32(norm + 4 * i))
+
+    @inline
+    def held(x, most, head_dim, to):
+        """A head with 0 for NaN and for what is larger than `most`."""
+        for i in range(head_dim):
+            number = load_f32(x + 4 * i)
+            store_f32(to + 4 * i, number if abs(number) <= most else np.float32(0.0))
 
     @inline
     def store_key(x, head_dim, to):
@@ -120,6 +129,7 @@ def rotate(kind: str, format_k: str, format_v: str):
             load_i64(args + 56),
         )
         q_norm, k_norm = load_i64(args + 136), load_i64(args + 152)
+        finite = load_i64(args + 168) != 0
         first = task * load_i64(args + 120)
         last = min(first + load_i64(args + 120), load_i64(args + 24))
         turned = scratch + 4 * head_dim
@@ -145,7 +155,12 @@ def rotate(kind: str, format_k: str, format_v: str):
                     norm_head(key, k_norm, load_f32(args + 160), head_dim, scratch)
                     key = scratch
                 rotate_head(key, cos, n_rot, head_dim, turned)
+                value = values + at
+                if finite:
+                    held(turned, most_k, head_dim, turned)
+                    held(value, most_v, head_dim, scratch)
+                    value = scratch
                 store_key(turned, head_dim, k + head * load_i64(args + 96))
-                store_values(values + at, head_dim, v + head * load_i64(args + 112))
+                store_values(value, head_dim, v + head * load_i64(args + 112))
 
     return kernel

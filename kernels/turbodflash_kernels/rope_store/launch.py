@@ -32,6 +32,7 @@ def bind(
     rope: Rope,
     q_norm: RmsNorm | None = None,
     k_norm: RmsNorm | None = None,
+    finite: bool = False,
 ) -> Callable[..., Array]:
     angles = device.kernel("rope_store", "angles", rope.kind)
     rotate = device.kernel("rope_store", "rotate", rope.kind, kv.format_k, kv.format_v)
@@ -64,7 +65,7 @@ def bind(
             *(heads, kv_heads, head_dim, rope.n_rot, address(table)),
             *(address(q), q.strides[0]),
             *(address(kv.k), kv.k.strides[0], address(kv.v), kv.v.strides[0]),
-            *(per_task, address(where), *norms),
+            *(per_task, address(where), *norms, finite),
             rows=n,
         )
         return q

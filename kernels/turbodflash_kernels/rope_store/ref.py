@@ -29,16 +29,23 @@ def bind(
     rope: Rope,
     q_norm: RmsNorm | None = None,
     k_norm: RmsNorm | None = None,
+    finite: bool = False,
 ) -> Callable[..., Floats]:
     def rope_store(qkv: Floats, positions: Ints, slots: Ints | None = None) -> Floats:
         rows = qkv.reshape(len(qkv), heads + 2 * kv_heads, head_dim)
         q, k, v = np.split(rows, [heads, heads + kv_heads], axis=1)
         where = positions if slots is None else slots
-        kv.k[where] = rotate(normed(k, k_norm), positions, rope)
-        kv.v[where] = v
+        k = rotate(normed(k, k_norm), positions, rope)
+        kv.k[where] = held(k, kv.k.dtype) if finite else k
+        kv.v[where] = held(v, kv.v.dtype) if finite else v
         return rotate(normed(q, q_norm), positions, rope).reshape(len(q), heads * head_dim)
 
     return rope_store
+
+
+def held(x: Floats, kind: np.dtype[Any]) -> Floats:
+    """x with 0 for what that type cannot hold."""
+    return np.where(np.abs(x) <= np.finfo(kind).max, x, x.dtype.type(0))
 
 
 def normed(x: Floats, norm: RmsNorm | None) -> Floats:

@@ -1,4 +1,8 @@
-"""From rows of the model to keys and values of the draft, for all layers at once."""
+"""From rows of the model to keys and values of the draft, for all layers at once.
+
+A row of the model may hold anything. One that is not finite is a token the draft knows nothing of;
+it must not become the end of all drafts.
+"""
 
 from __future__ import annotations
 
@@ -125,6 +129,7 @@ class _Layers:
                 head_dim=config.head_dim,
                 rope=rope,
                 k_norm=RmsNorm(head_norm, config.eps),
+                finite=True,
             )
             self._store.append(store)
 

@@ -24,6 +24,8 @@ from turbodflash_kernels.op import Array, RmsNorm
 class Layer:
     """Keys and values of pairs go to `memory`; the slot of a pair is its feature's position.
 
+    What is not finite there would spoil all drafts to come, so it becomes 0 (see `rope_store`).
+
     embedding: [tokens, width], whose rows are used as they are.
     """
 
@@ -55,8 +57,10 @@ class Layer:
         divisors = tensors.vector(DIVISORS) if DIVISORS in tensors else None
         rope = config.rope.rope("norm", shape.head_dim, divisors)
         form = {"kv": memory, "kv_heads": shape.kv_heads, "head_dim": shape.head_dim}
-        self._store = device.bind("rope_store", heads=0, **form, rope=rope)
-        self._rotate = device.bind("rope_store", heads=shape.heads, **form, rope=rope)
+        self._store, self._rotate = (
+            device.bind("rope_store", heads=heads, **form, rope=rope, finite=True)
+            for heads in (0, shape.heads)
+        )
         scale = shape.head_dim**-0.5
         self._attend = device.bind("attend", heads=shape.heads, **form, scale=scale)
         self._output = device.bind("linear", weight=output, prologue=None, bias=None)
