@@ -11,8 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from tests.engine.spec_runs import draft_for, runs
+from tests.engine.tiny_models import tensors_of, tiny
+from tests.golden_files import GOLDEN
 from tests.kernels.devices import PRESENT, poisoned
-from turbodflash_engine.layers.steps import FEW_ROWS, WIDE_STEPS, Steps
+from turbodflash_engine.layers.steps import FEW_ROWS, WIDE_STEPS, Steps, Threads
+from turbodflash_engine.options import SpecOptions
 from turbodflash_kernels._reference import ReferenceDevice
 from turbodflash_kernels.cases import random_part
 from turbodflash_kernels.op import Array
@@ -58,12 +62,33 @@ def test_of_the_wide_ones_the_one_used_longest_ago_is_forgotten() -> None:
     assert captures([17, 18, 17, 19, 17, 18]) == 4
 
 
-def test_every_variant_is_captured_for_the_same_threads() -> None:
+def test_wide_variants_have_threads_of_their_own() -> None:
     device = Counting()
-    steps: Steps[int, Array] = Steps(device, lambda key, tokens: tokens, threads=3)
-    for size in (1, 40):
+    steps: Steps[int, Array] = Steps(device, lambda key, tokens: tokens, Threads(3, 5))
+    for size in (1, FEW_ROWS, FEW_ROWS + 1, 40):
         steps(size, np.zeros(size, np.int32))
-    assert device.threads == [3, 3]
+    assert device.threads == [3, 3, 5, 5]
+
+
+DRAFTS = ["llama", *sorted(path.name[5:-8] for path in GOLDEN.glob("models/tiny-*--qwen3.gguf.xz"))]
+
+
+@pytest.mark.parametrize("name", DRAFTS)
+@pytest.mark.parametrize(("threads", "batch", "few", "wide"), [(3, 5, 3, 5), (3, 0, 3, 3)])
+def test_drafts_pass_with_the_threads_asked_for(
+    name: str, threads: int, batch: int, few: int, wide: int
+) -> None:
+    device = Counting()
+    target = tiny("qwen3", device)
+    target([1])
+    options = SpecOptions(threads=threads, threads_batch=batch)
+    drafter = draft_for(target, device, tensors_of(name), options)
+    text = runs("dflash--qwen3")[3]["prompt"][:60]
+    taps = [np.zeros((len(text) - 1, 64), np.float32) for _ in drafter.taps]
+    device.threads.clear()
+    drafter.observe(text[:-1], range(len(text) - 1), taps)
+    drafter.draft(text, 5)
+    assert set(device.threads) == {few, wide}
 
 
 @pytest.mark.parametrize("name", PRESENT)

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from turbodflash_engine.layers.steps import Threads
 from turbodflash_engine.layers.tensors import Layout, Tensors
 from turbodflash_engine.metadata import Metadata
 from turbodflash_engine.models._base import CachePlan, Form, Shared
@@ -102,6 +103,11 @@ class Setting(NamedTuple):
     target: Shared
     plan: CachePlan
     options: SpecOptions
+
+
+def threads_of(options: SpecOptions) -> Threads:
+    """For the passes of a draft."""
+    return Threads(options.threads, options.threads_batch or options.threads)
 
 
 class FileKind(NamedTuple):

@@ -10,12 +10,13 @@ from collections.abc import Container
 import numpy as np
 from numpy.typing import NDArray
 
-from turbodflash_engine.drafters._base import Draft, Drafter, FileKind, Setting
+from turbodflash_engine.drafters._base import Draft, Drafter, FileKind, Setting, threads_of
 from turbodflash_engine.drafters._block.config import BlockConfig, read_block
 from turbodflash_engine.drafters._block.dialects import ARCHITECTURES
 from turbodflash_engine.drafters._block.drafter import BlockDrafter
 from turbodflash_engine.drafters._block.fit import check_block
 from turbodflash_engine.drafters._block.layout import block_layout
+from turbodflash_engine.drafters._block.markov import MARKOV
 from turbodflash_engine.drafters._block.selector import Selection, selector_layout
 from turbodflash_engine.drafters._guesses import draft_of, log_softmax, looked_at, probabilities
 from turbodflash_engine.layers.steps import Steps
@@ -37,7 +38,7 @@ class Dflash(BlockDrafter):
             "largest", count=looked_at(setting.options, self._words.head.rows)
         )
         self._steps: Steps[int, tuple[Array, Array]] = Steps(
-            setting.device, self._pass, setting.options.threads
+            setting.device, self._pass, threads_of(setting.options)
         )
 
     def _pass(self, count: int, tokens: Array, positions: Array) -> tuple[Array, Array]:
@@ -60,9 +61,12 @@ class Dflash2(BlockDrafter):
         assert config.selector is not None
         top = min(config.selector.top, self._words.head.rows)
         self._best = setting.device.bind("largest", count=top)
-        self._selection = Selection(setting.device, tensors, config, self._norm, self._words)
+        threads = threads_of(setting.options)
+        self._selection = Selection(
+            setting.device, tensors, config, self._norm, self._words, threads
+        )
         self._steps: Steps[int, tuple[Array, ...]] = Steps(
-            setting.device, self._pass, setting.options.threads
+            setting.device, self._pass, threads_of(setting.options)
         )
 
     def _pass(self, count: int, tokens: Array, positions: Array) -> tuple[Array, ...]:
@@ -79,7 +83,7 @@ class Dflash2(BlockDrafter):
 
 
 def claims(metadata: Metadata, names: Container[str]) -> bool:
-    return metadata.architecture in ARCHITECTURES and "markov_w1.weight" not in names
+    return metadata.architecture in ARCHITECTURES and MARKOV[0] not in names
 
 
 def layout(config: BlockConfig, present: Container[str]) -> Layout:

@@ -6,7 +6,7 @@ from collections.abc import Container, Sequence
 from typing import NamedTuple
 
 from turbodflash_engine import plugins
-from turbodflash_engine.drafters._base import Draft, Drafter, FileKind, Rows, Setting
+from turbodflash_engine.drafters._base import Draft, Drafter, FileKind, Rows, Setting, threads_of
 from turbodflash_engine.drafters._chain import UNTRAINED, Chain, largest
 from turbodflash_engine.drafters._guesses import looked_at
 from turbodflash_engine.errors import BadModel
@@ -155,9 +155,10 @@ def layout(config: DraftModelConfig, present: Container[str]) -> Layout:
 
 
 def build(config: DraftModelConfig, tensors: Tensors, setting: Setting) -> Drafter:
-    model = config.plugin.build(config.model, tensors, setting.device, setting.plan)
-    weight_bytes = tensors.weight_bytes(setting.device.bytes_per_weight)
-    return DraftModel(model, setting.target, setting.options, weight_bytes)
+    device, options = setting.device, setting.options
+    model = config.plugin.build(config.model, tensors, device, setting.plan, threads_of(options))
+    weight_bytes = tensors.weight_bytes(device.bytes_per_weight)
+    return DraftModel(model, setting.target, options, weight_bytes)
 
 
 PLUGIN = FileKind(claims, read, check, layout, build)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from turbodflash_engine.drafters._base import Draft, Drafter, FileKind, Setting
+from turbodflash_engine.drafters._base import Draft, Drafter, FileKind, Setting, threads_of
 from turbodflash_engine.drafters._block.config import BlockConfig, read_block
 from turbodflash_engine.drafters._block.dialects import ARCHITECTURES
 from turbodflash_engine.drafters._block.drafter import BlockDrafter
@@ -60,7 +60,7 @@ class Dspark(BlockDrafter):
             "largest", count=looked_at(setting.options, self._words.head.rows)
         )
         self._steps: Steps[int, tuple[_Row, ...]] = Steps(
-            setting.device, self._pass, setting.options.threads
+            setting.device, self._pass, threads_of(setting.options)
         )
 
     def _pass(self, count: int, tokens: Array, positions: Array) -> tuple[_Row, ...]:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from turbodflash_engine.drafters._base import Draft, Drafter, FileKind, Rows, Setting
+from turbodflash_engine.drafters._base import Draft, Drafter, FileKind, Rows, Setting, threads_of
 from turbodflash_engine.drafters._chain import UNTRAINED, Chain
 from turbodflash_engine.drafters._eagle3.config import (
     NORM,
@@ -71,8 +71,8 @@ class Eagle3:
         self._feature = device.empty((1, config.width), np.float32)
         self._waiting = Waiting(device, len(config.taps), config.target_width)
         self._most_waiting = 1 if options.inject == "immediate" else STASH
-        self._threads = (options.threads, options.threads_batch or options.threads)
-        self._next: Steps[int, _Row] = Steps(device, self._after_draft, options.threads)
+        self._threads = threads_of(options)
+        self._next: Steps[int, _Row] = Steps(device, self._after_draft, self._threads)
         self._capture_anew()
         self._weight_bytes = tensors.weight_bytes(device.bytes_per_weight)
 
@@ -111,9 +111,8 @@ class Eagle3:
 
     def _capture_anew(self) -> None:
         """Steps name the buffer of waiting rows, so they last as long as it does."""
-        few, many = self._threads
-        self._pairs: Steps[int, None] = Steps(self._device, self._store_rows, many)
-        self._first: Steps[int, _Row] = Steps(self._device, self._after_rows, few)
+        self._pairs: Steps[int, None] = Steps(self._device, self._store_rows, self._threads)
+        self._first: Steps[int, _Row] = Steps(self._device, self._after_rows, self._threads)
 
     def _store(self) -> None:
         """Pair all waiting rows but the last, as far as there is room for them."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from numpy.typing import NDArray
 
@@ -18,6 +18,16 @@ FEW_ROWS = 16  # passes of so few rows come again and again: all of them are kep
 WIDE_STEPS = 2  # of the others, those used last
 
 
+class Threads(NamedTuple):
+    """For passes of few rows, and for wider ones; 0 = as many as the device thinks best."""
+
+    few: int = 0
+    wide: int = 0
+
+
+AS_THE_DEVICE = Threads()
+
+
 @dataclass(frozen=True, slots=True)
 class _Captured(Generic[Result]):
     inputs: tuple[Array, ...]
@@ -29,10 +39,11 @@ class Steps(Generic[Key, Result]):
 
     step: (key, *input buffers) -> arrays. The key says all that its ops depend on beside the
     contents of the inputs: shapes included, lengths and positions not.
-    threads: see `Device.capture`.
     """
 
-    def __init__(self, device: Device, step: Callable[..., Result], threads: int = 0) -> None:
+    def __init__(
+        self, device: Device, step: Callable[..., Result], threads: Threads = AS_THE_DEVICE
+    ) -> None:
         self._device, self._step, self._threads = device, step, threads
         self._few: dict[Key, _Captured[Result]] = {}
         self._wide: dict[Key, _Captured[Result]] = {}
@@ -59,5 +70,6 @@ class Steps(Generic[Key, Result]):
 
     def _captured(self, key: Key, inputs: tuple[NDArray[Any], ...]) -> _Captured[Result]:
         buffers = tuple(self._device.upload(values) for values in inputs)
-        run = self._device.capture(lambda: self._step(key, *buffers), self._threads)
+        threads = self._threads.few if len(inputs[0]) <= FEW_ROWS else self._threads.wide
+        run = self._device.capture(lambda: self._step(key, *buffers), threads)
         return _Captured(buffers, run)

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from turbodflash_engine.cache import Cache
 from turbodflash_engine.layers.rope import RopeOverrides
+from turbodflash_engine.layers.steps import AS_THE_DEVICE, Threads
 from turbodflash_engine.layers.tensors import Layout, Tensors
 from turbodflash_engine.metadata import Metadata
 from turbodflash_kernels.device import Device, Weight
@@ -103,14 +104,27 @@ class CachePlan(NamedTuple):
     format_v: str = "f16"
 
 
+class Build(Protocol):
+    """Makes a model, its weights loaded; `layout` was checked before."""
+
+    def __call__(
+        self,
+        config: Any,
+        tensors: Tensors,
+        device: Device,
+        plan: CachePlan,
+        threads: Threads = AS_THE_DEVICE,
+        /,
+    ) -> Model: ...
+
+
 class Architecture(NamedTuple):
     """The `PLUGIN` of a file.
 
     read: the configuration, from all metadata and what a person overrides.
     layout: the tensors it wants, given the names that are present.
-    build: the model, its weights loaded; `layout` was checked before.
     """
 
     read: Callable[[Metadata, RopeOverrides], Any]
     layout: Callable[[Any, Container[str]], Layout]
-    build: Callable[[Any, Tensors, Device, CachePlan], Model]
+    build: Build

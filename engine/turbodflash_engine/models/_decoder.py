@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from turbodflash_engine.cache import Cache
 from turbodflash_engine.layers.attention import Places
-from turbodflash_engine.layers.steps import Steps
+from turbodflash_engine.layers.steps import AS_THE_DEVICE, Steps, Threads
 from turbodflash_engine.models._base import Output, Shared
 from turbodflash_kernels.device import Device
 from turbodflash_kernels.op import Array
@@ -43,10 +43,11 @@ class Decoder:
         head: Callable[[Array], Array],
         cache: Cache,
         shared: Shared,
+        threads: Threads = AS_THE_DEVICE,
     ) -> None:
         self.cache, self.shared, self.vocabulary = cache, shared, shared.vocabulary
         self._device, self._embed, self._blocks, self._head = device, embed, tuple(blocks), head
-        self._steps: Steps[_Key, Result] = Steps(device, self._pass)
+        self._steps: Steps[_Key, Result] = Steps(device, self._pass, threads)
 
     def __call__(
         self,

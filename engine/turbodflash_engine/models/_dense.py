@@ -12,6 +12,7 @@ from turbodflash_engine.layers.attention import Attention, AttentionShape, Place
 from turbodflash_engine.layers.mlp import Mlp, MlpShape, mlp_layout
 from turbodflash_engine.layers.rope import RopeConfig, RopeOverrides
 from turbodflash_engine.layers.shapes import MOST_LAYERS, attention_shapes, mlp_shapes, positive
+from turbodflash_engine.layers.steps import AS_THE_DEVICE, Threads
 from turbodflash_engine.layers.tensors import Layout, Tensors
 from turbodflash_engine.metadata import Metadata
 from turbodflash_engine.models._base import Architecture, CachePlan, Shared
@@ -100,7 +101,13 @@ def layout(config: DenseConfig, present: Container[str]) -> Layout:
     return wanted
 
 
-def build(config: DenseConfig, tensors: Tensors, device: Device, plan: CachePlan) -> Decoder:
+def build(
+    config: DenseConfig,
+    tensors: Tensors,
+    device: Device,
+    plan: CachePlan,
+    threads: Threads = AS_THE_DEVICE,
+) -> Decoder:
     memory = [_memory(device, plan, shape) for shape in config.attention]
     embedding = device.pack([tensors.part(EMBEDDING)], config.width)
     rope = _rope(config, tensors, plan.positions)
@@ -118,6 +125,7 @@ def build(config: DenseConfig, tensors: Tensors, device: Device, plan: CachePlan
         head=device.bind("linear", weight=head, prologue=norm, bias=None),
         cache=Cache(memory, plan.positions),
         shared=Shared(embedding, head, 1.0, config.width, config.layers, config.vocabulary),
+        threads=threads,
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from turbodflash_engine.drafters._base import threads_of
 from turbodflash_engine.drafters._block.config import BlockConfig
 from turbodflash_engine.drafters._block.injection import Injection
 from turbodflash_engine.layers.steps import FEW_ROWS
@@ -42,7 +43,7 @@ class Context:
         size = (plan.positions + block, config.kv_heads, config.head_dim, config.head_dim)
         formats = (plan.format_k, plan.format_v)
         self.memory = tuple(device.kv(*formats, *size) for _ in range(config.layers))
-        self._injection = Injection(device, tensors, config, rope, self.memory, options)
+        self._injection = Injection(device, tensors, config, rope, self.memory, threads_of(options))
         self._capacity, self._window = plan.positions, max(config.windows)
         self._stash = 1 if options.inject == "immediate" else STASH
         self.length = 0

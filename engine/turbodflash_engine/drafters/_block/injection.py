@@ -11,9 +11,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from turbodflash_engine.drafters._block.config import BlockConfig
-from turbodflash_engine.layers.steps import FEW_ROWS, Steps
+from turbodflash_engine.layers.steps import Steps, Threads
 from turbodflash_engine.layers.tensors import Tensors
-from turbodflash_engine.options import SpecOptions
 from turbodflash_kernels.device import KV, Device
 from turbodflash_kernels.op import Array, RmsNorm, Rope
 
@@ -36,7 +35,7 @@ class Injection:
         config: BlockConfig,
         rope: Rope,
         memory: Sequence[KV],
-        options: SpecOptions,
+        threads: Threads,
     ) -> None:
         self._device, self._width, self._fused = device, config.width, config.fused
         fusion = device.pack([tensors.part(config.dialect.fusion)], config.fused)
@@ -53,7 +52,7 @@ class Injection:
             if chosen
         ]
         self._full = self._all[:1] if full else []
-        self._threads = (options.threads, options.threads_batch or options.threads)
+        self._threads = threads
         self._rows = self._room(ROOM)
 
     @property
@@ -84,8 +83,7 @@ class Injection:
         sliding: and in those that look back only so far.
         """
         positions = np.arange(position, position + stop - start, dtype=np.int32)
-        steps = self._few if stop - start <= FEW_ROWS else self._many
-        steps((start, stop, sliding), positions)
+        self._steps((start, stop, sliding), positions)
 
     def _step(self, key: _Key, positions: Array) -> None:
         start, stop, sliding = key
@@ -95,9 +93,7 @@ class Injection:
 
     def _room(self, rows: int) -> Array:
         """An empty buffer of so many rows at least; steps that name another are forgotten."""
-        few, many = self._threads
-        self._few: Steps[_Key, None] = Steps(self._device, self._step, few)
-        self._many: Steps[_Key, None] = Steps(self._device, self._step, many)
+        self._steps: Steps[_Key, None] = Steps(self._device, self._step, self._threads)
         return self._device.empty((-(-rows // ROOM) * ROOM, self._fused), np.float32)
 
 

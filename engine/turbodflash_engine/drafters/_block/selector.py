@@ -12,7 +12,7 @@ from turbodflash_engine.drafters._block.tables import check_covers
 from turbodflash_engine.drafters._guesses import log_softmax
 from turbodflash_engine.drafters._words import Words
 from turbodflash_engine.errors import BadModel
-from turbodflash_engine.layers.steps import Steps
+from turbodflash_engine.layers.steps import Steps, Threads
 from turbodflash_engine.layers.tensors import ANY, INCOMPLETE, Layout, Tensors
 from turbodflash_kernels.device import Device
 from turbodflash_kernels.op import Array, RmsNorm
@@ -50,6 +50,7 @@ class Selection:
         config: BlockConfig,
         norm: RmsNorm,
         words: Words,
+        threads: Threads,
     ) -> None:
         selector = config.selector
         assert selector is not None
@@ -62,7 +63,7 @@ class Selection:
             check_covers(config, name, table, words.vocabulary)
             tables.append(device.bind("embed", table=table, scale=1.0))
         self._before, self._after = tables
-        self._steps: Steps[int, tuple[Array, Array]] = Steps(device, self._look_up)
+        self._steps: Steps[int, tuple[Array, Array]] = Steps(device, self._look_up, threads)
 
     def lattice(self, last: int, candidates: Ids, logits: Floats, gate: Floats) -> Floats:
         """f32[n, k, k]: scores of each row's candidates (last axis), after each of the row before.
