@@ -264,7 +264,7 @@ def test_a_plain_pass_costs_no_more_than_a_longer_one() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6)), max_size=40))
-def test_rates_are_shares_and_places_never_tried_are_like_the_one_before(
+def test_rates_are_shares_and_places_never_tried_are_a_little_better_than_the_one_before(
     chains: list[tuple[int, int]],
 ) -> None:
     rates = Rates(0.7)
@@ -272,7 +272,7 @@ def test_rates_are_shares_and_places_never_tried_are_like_the_one_before(
         rates.add(min(hits, tries), tries)
     found = rates.first(9)
     assert all(0 <= rate <= 1 for rate in found)
-    assert found[6] == pytest.approx(found[7]) == pytest.approx(found[8])
+    assert found[6] <= found[7] <= found[8]
     assert rates.first(3) == found[:3]
 
 

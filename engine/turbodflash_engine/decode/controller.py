@@ -20,6 +20,7 @@ ALLOWANCE = 0.01  # what a plain pass allows it to lose
 PROMISE, TRUST = 1.5, 1.0  # drafts that would have won so much earn so much credit
 
 FIRST_WAIT, LONGEST_WAIT = 8, 256  # passes between two looks at a drafter that does not pay
+LOOK = 4  # passes without a draft after which a width is looked for again
 CHEAP = 0.01  # a draft that costs less is looked at always
 
 
@@ -85,15 +86,17 @@ class Controller:
         self._accepted, self._drafted = Rates(HOPE), Rates(1.0)
         self._longest, self._fewest = longest, max(fewest, 1)
         self._account, self._promise = CREDIT, 0.0
-        self._asked, self._verifying = 0, False
+        self._width, self._asked, self._verifying = 0, 0, False
         self._since, self._gap, self._wait = 0, 0, FIRST_WAIT
 
     def ask(self, most: int) -> int:
         most = min(most, self._longest)
         if most < self._fewest:
             return 0
-        width = self._best(most, self._drafted.first(most))
-        self._verifying = width > 0 and self._account > 0
+        if self._since % LOOK == 0:
+            self._width = self._best(most, self._drafted.first(most))
+        width = min(self._width, most)
+        self._verifying = width >= self._fewest and self._account > 0
         if self._draft_cost(most) < CHEAP:
             return most
         if self._verifying:
@@ -124,7 +127,7 @@ class Controller:
         self._accepted.add(matched, tested, max(MEMORY**self._gap, WATCHED))
         self._since = 0
         width = max(self._best(tested, [1.0] * tested, at_any_price=True), self._fewest)
-        won = 1 + min(matched, width) - self._pass_cost(1 + width)
+        won = 1 + min(matched, width) - self._pass_cost(1 + width) - self._draft_cost(self._asked)
         if won < 0:
             self._wait_longer()
         self._promise = max(self._promise + won, 0.0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 MEMORY = 0.95  # what a try weighs against the next one at its place
+OPTIMISM = 0.1  # how much of the doubt about a place is left for the next
 PRIOR = 2.0  # how many of them the expectation is worth before there are any
 
 
@@ -35,4 +36,5 @@ class Rates:
                 hits, tries = self._hits[place], self._tries[place]
                 expected = (PRIOR * expected + hits) / (PRIOR + tries)
             rates.append(expected)
+            expected += OPTIMISM * (1 - expected)
         return rates
