@@ -94,6 +94,8 @@ def load(options: LoadOptions, progress: Report | None = None) -> Loaded:
         info = _info(options, file, config, plan, device)
         if drafter:
             info = info._replace(draft=_draft_info(drafter, draft, spec, plan, device))
+        if draft:
+            info = info._replace(notes=info.notes + draft.notes(model.shared))
     if options.warmup:
         warm_up(model, drafter or NoDrafter(), max(tokenizer.bos_id, 0))
     return Loaded(model, tokenizer, template, info, device, drafter)

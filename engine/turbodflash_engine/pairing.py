@@ -40,6 +40,10 @@ class DraftFile:
         check_same_tokens(self.file.metadata, model)
         self.tensors.check(self.kind.layout(self.config, self.tensors))
 
+    def notes(self, target: Shared) -> tuple[str, ...]:
+        """Sentences on this pair that a person should read."""
+        return self.kind.notes(self.config, self.tensors, target)
+
     def beside(self, device: Device, options: SpecOptions) -> Beside:
         """The memory that it will take beside the model."""
         values = self.config.kv_values

@@ -20,7 +20,8 @@ from turbodflash_engine.drafters.eagle3 import Eagle3
 from turbodflash_engine.errors import BadModel
 from turbodflash_engine.events import Finished, Text, Verified
 from turbodflash_engine.metadata import Metadata
-from turbodflash_engine.models._base import Model
+from turbodflash_engine.models import _dense
+from turbodflash_engine.models._base import Model, Shared
 from turbodflash_engine.options import (
     LoadOptions,
     NgramOptions,
@@ -203,6 +204,33 @@ def test_the_models_scale_of_embeddings_is_not_the_drafts(target: Model, device:
     scaled = logits(Scaling, {"dflash.embedding_scale": 8.0})
     np.testing.assert_array_equal(scaled, logits(target, {"dflash.embedding_scale": 8.0}))
     assert np.abs(scaled - expected).max() > 0.1
+
+
+def test_a_person_is_told_where_the_scale_of_embeddings_is_missing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    device = open_device("reference")
+    shared = tiny("qwen3", device).shared
+    scaling = shared._replace(embedding_scale=8.0)
+    own = [made("token_embd.weight", values_of("qwen3", "token_embd.weight"))]
+
+    def notes(target: Shared, pair: str = V1, *changes: Any) -> tuple[str, ...]:
+        metadata, infos = variant(pair, *changes)
+        kind = plugins.find("drafters", "dspark" if pair == SPARK else "dflash")
+        found: tuple[str, ...] = kind.notes(kind.read(metadata), infos, target)
+        return found
+
+    for pair in (V1, SPARK):
+        [note] = notes(scaling, pair)
+        assert "embeddings by 8, and 'some.gguf' uses them" in note
+        assert "'dflash.embedding_scale'" in note
+    assert notes(shared) == notes(scaling, V1, {"dflash.embedding_scale": 8.0}) == ()
+    assert notes(scaling, V1, {}, own) == ()
+
+    monkeypatch.setattr(
+        _dense, "Shared", lambda *parts: Shared(*parts)._replace(embedding_scale=8.0)
+    )
+    assert "embeddings by 8" in session_of(V1).info.notes[-1]
 
 
 def test_a_tied_models_head_is_its_embedding(device: Device) -> None:

@@ -110,6 +110,10 @@ def threads_of(options: SpecOptions) -> Threads:
     return Threads(options.threads, options.threads_batch or options.threads)
 
 
+def nothing_to_note(config: Any, present: Container[str], target: Shared) -> tuple[str, ...]:
+    return ()
+
+
 class FileKind(NamedTuple):
     """The `PLUGIN` of a drafter that is loaded from a file.
 
@@ -117,6 +121,8 @@ class FileKind(NamedTuple):
     read: its configuration, with `kv_values` as a model's has them.
     check: raises BadModel unless it fits the target.
     layout: the tensors it wants, given the names that are present. build: the drafter itself.
+    notes: sentences on a pair that fits, but not well; given the configuration, the names of the
+        tensors and the target.
     """
 
     claims: Callable[[Metadata, Container[str]], bool]
@@ -124,6 +130,7 @@ class FileKind(NamedTuple):
     check: Callable[[Any, Form, SpecOptions], None]
     layout: Callable[[Any, Container[str]], Layout]
     build: Callable[[Any, Tensors, Setting], Drafter]
+    notes: Callable[[Any, Container[str], Shared], tuple[str, ...]] = nothing_to_note
 
 
 class RuleKind(NamedTuple):

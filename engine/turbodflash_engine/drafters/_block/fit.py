@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
+
 from turbodflash_engine.drafters._block.config import ANOTHER, BlockConfig
+from turbodflash_engine.drafters._block.layout import EMBEDDING
 from turbodflash_engine.errors import BadModel
-from turbodflash_engine.models._base import Form
+from turbodflash_engine.models._base import Form, Shared
 from turbodflash_engine.options import SpecOptions
 
 
@@ -26,6 +29,17 @@ def check_block(config: BlockConfig, target: Form, options: SpecOptions) -> None
             f"expected one of its {config.vocabulary:,} tokens",
             hint="convert the draft again with its mask token",
         )
+
+
+def notes_on_block(config: BlockConfig, present: Container[str], target: Shared) -> tuple[str, ...]:
+    """present: the names of the draft's tensors."""
+    if EMBEDDING in present or target.embedding_scale == 1 or config.embedding_scale != 1:
+        return ()
+    return (
+        f"the model multiplies its embeddings by {target.embedding_scale:g}, and '{config.source}' "
+        "uses them without saying so (metadata key "
+        f"'{config.dialect.architecture}.embedding_scale'); its drafts will rarely be right",
+    )
 
 
 def _check_tap(config: BlockConfig, layer: int, layers: int) -> None:
