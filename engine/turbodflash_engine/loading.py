@@ -13,14 +13,14 @@ from turbodflash_engine.drafters._base import Drafter, NoDrafter
 from turbodflash_engine.errors import BadModel, Unknown
 from turbodflash_engine.events import Progress
 from turbodflash_engine.gguf import GgufFile, open_gguf
-from turbodflash_engine.info import FILE_TYPES, DraftInfo, Memory, ModelInfo
+from turbodflash_engine.info import FILE_TYPES, ModelInfo
 from turbodflash_engine.layers.rope import RopeOverrides
 from turbodflash_engine.layers.tensors import Info, Tensors
 from turbodflash_engine.memory import Beside, Plan, free_bytes, plan_memory
 from turbodflash_engine.metadata import Metadata
 from turbodflash_engine.models._base import Architecture, CachePlan, Config, Model
 from turbodflash_engine.options import LoadOptions, SpecOptions
-from turbodflash_engine.pairing import DraftFile, one_of, open_draft, rules
+from turbodflash_engine.pairing import DraftFile, draft_info, one_of, open_draft, rules
 from turbodflash_engine.quant import WeightType, weight_type
 from turbodflash_engine.sampling.defaults import sample_defaults
 from turbodflash_engine.tokenizer.templates import template_source
@@ -52,8 +52,13 @@ def load(options: LoadOptions, progress: Report | None = None) -> Loaded:
     """
     report = progress or (lambda event: None)
     spec = options.spec or SpecOptions()
-    kv_bytes = (_kv_bytes(options.cache_type_k), _kv_bytes(options.cache_type_v))
-    _kv_bytes(spec.cache_type_k), _kv_bytes(spec.cache_type_v)
+    for format in (
+        options.cache_type_k,
+        options.cache_type_v,
+        spec.cache_type_k,
+        spec.cache_type_v,
+    ):
+        _kv_bytes(format)
     meter = _Meter(report)
     with ExitStack() as files:
         draft = open_draft(spec, meter.add)
@@ -62,42 +67,63 @@ def load(options: LoadOptions, progress: Report | None = None) -> Loaded:
             meter.expect(draft.file)
         file = files.enter_context(open_gguf(options.model))
         meter.expect(file)
-        architecture = _architecture(file.metadata)
-        own_template = file.metadata.get("tokenizer.chat_template", "")
-        template_text = template_source(options.chat_template, own_template)
-        config: Config = architecture.read(file.metadata, _rope_overrides(options))
-        tensors = Tensors(file.tensors, str(file.path), _type_of, meter.add)
-        tensors.check(architecture.layout(config, tensors))
+        found = _read(file, options, meter)
         if draft:
-            draft.check(file.metadata, config, spec)
-        device = open_device(
-            options.device, options.threads, options.threads_batch, _Compiling(report)
-        )
-        plan = plan_memory(
-            config,
-            weights=tensors.weight_bytes(device.bytes_per_weight),
-            kv_bytes=kv_bytes,
-            context=options.context,
-            rows=min(options.batch, options.ubatch),
-            free=free_bytes(),
-            draft=draft.beside(device, spec) if draft else None,
-        )
-        cache = CachePlan(plan.context, options.cache_type_k, options.cache_type_v)
-        model = architecture.build(config, tensors, device, cache)
-        drafters = rules(spec)
-        if draft:
-            drafters.append(draft.build(device, model.shared, plan.context, spec))
-        tokenizer, template = _speech(file.metadata, template_text)  # while weights are packed
-        device.flush()
-        _check_vocabulary(file, tokenizer, model)
-        drafter = one_of(drafters)
-        info = _info(options, file, config, plan, device)
-        if drafter:
-            info = info._replace(draft=_draft_info(drafter, draft, spec, plan, device))
-        if draft:
-            info = info._replace(notes=info.notes + draft.notes(model.shared))
+            draft.check(file.metadata, found.config, spec)
+        loaded = _build(found, draft, options, report)
     if options.warmup:
-        warm_up(model, drafter or NoDrafter(), max(tokenizer.bos_id, 0))
+        warm_up(loaded.model, loaded.drafter or NoDrafter(), max(loaded.tokenizer.bos_id, 0))
+    return loaded
+
+
+class _Found(NamedTuple):
+    """What a model's file holds, whole and of the right shapes."""
+
+    file: GgufFile
+    architecture: Architecture
+    config: Config
+    tensors: Tensors
+    template: str
+
+
+def _read(file: GgufFile, options: LoadOptions, meter: _Meter) -> _Found:
+    architecture = _architecture(file.metadata)
+    own_template = file.metadata.get("tokenizer.chat_template", "")
+    template = template_source(options.chat_template, own_template)
+    config: Config = architecture.read(file.metadata, _rope_overrides(options))
+    tensors = Tensors(file.tensors, str(file.path), _type_of, meter.add)
+    tensors.check(architecture.layout(config, tensors))
+    return _Found(file, architecture, config, tensors, template)
+
+
+def _build(found: _Found, draft: DraftFile | None, options: LoadOptions, report: Report) -> Loaded:
+    spec = options.spec or SpecOptions()
+    kv_bytes = (_kv_bytes(options.cache_type_k), _kv_bytes(options.cache_type_v))
+    device = open_device(options.device, options.threads, options.threads_batch, _Compiling(report))
+    beside = draft.beside(device, spec) if draft else Beside()
+    plan = plan_memory(
+        found.config,
+        weights=found.tensors.weight_bytes(device.bytes_per_weight),
+        kv_bytes=kv_bytes,
+        context=options.context,
+        rows=min(options.batch, options.ubatch),
+        free=free_bytes(),
+        draft=beside,
+    )
+    cache = CachePlan(plan.context, options.cache_type_k, options.cache_type_v)
+    model = found.architecture.build(found.config, found.tensors, device, cache)
+    drafters = rules(spec)
+    if draft:
+        drafters.append(draft.build(device, model.shared, plan.context, spec))
+    drafter = one_of(drafters)
+    tokenizer, template = _speech(found.file.metadata, found.template)  # while weights are packed
+    device.flush()
+    _check_vocabulary(found.file, tokenizer, model)
+    info = _info(options, found.file, found.config, plan, device)
+    if drafter:
+        info = info._replace(draft=draft_info(drafter, draft, spec, beside, plan.context))
+    if draft:
+        info = info._replace(notes=info.notes + draft.notes(model.shared))
     return Loaded(model, tokenizer, template, info, device, drafter)
 
 
@@ -141,24 +167,6 @@ def _info(
         sample_keys=keys,
         memory=plan.memory,
         notes=plan.notes,
-    )
-
-
-def _draft_info(
-    drafter: Drafter, draft: DraftFile | None, spec: SpecOptions, plan: Plan, device: Device
-) -> DraftInfo:
-    beside = draft.beside(device, spec) if draft else Beside()
-    positions = min(beside.positions or plan.context, plan.context) if draft else 0
-    return DraftInfo(
-        kind=drafter.name,
-        path=spec.model,
-        taps=drafter.taps,
-        longest=drafter.longest,
-        memory=Memory(beside.weights, drafter.nbytes - beside.weights, 0),
-        file_bytes=draft.file.nbytes if draft else 0,
-        parameters=sum(info.elements for info in draft.file.tensors.values()) if draft else 0,
-        context=positions,
-        synthetic=bool(spec.synth_rates),
     )
 
 

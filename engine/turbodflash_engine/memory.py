@@ -39,6 +39,9 @@ class Beside(NamedTuple):
     positions: int = 0
 
 
+NOTHING_BESIDE = Beside()
+
+
 class Plan(NamedTuple):
     """context: positions of the cache. notes: sentences that a person should read."""
 
@@ -55,7 +58,7 @@ def plan_memory(
     context: int,
     rows: int,
     free: int | None,
-    draft: Beside | None = None,
+    draft: Beside = NOTHING_BESIDE,
 ) -> Plan:
     """How much goes where. Raises DoesNotFit before anything is loaded.
 
@@ -63,24 +66,14 @@ def plan_memory(
     context: positions asked for, 0 = the trained length, cut to what fits.
     rows: of the largest pass. free: bytes, None = unknown. draft: must have room beside it all.
     """
-    draft = draft or Beside()
     scratch = 4 * rows * sizes.scratch_values + 4 * sizes.vocabulary
     per_position = sum(map(mul, sizes.kv_values, kv_bytes))
     wanted = rounded(context or sizes.context)
     notes = _notes_on_training(context, sizes.context)
     if free is not None:
-        fixed = weights + scratch + draft.weights
-        together = per_position
-        if draft.positions:
-            fixed += round(draft.positions * draft.per_position)
-        else:
-            together += draft.per_position
-        fits = _fitting(
-            free,
-            fixed,
-            together,
-            "the model and its draft need" if draft.weights else "the model needs",
-        )
+        fixed = weights + scratch + draft.weights + round(draft.positions * draft.per_position)
+        together = per_position + (0 if draft.positions else draft.per_position)
+        fits = _fitting(free, fixed, together, "and its draft need" if draft.weights else "needs")
         if wanted > fits and context:
             raise _context_too_large(context, wanted * together, fits * together, fits)
         if wanted > fits:
@@ -98,13 +91,13 @@ def _notes_on_training(context: int, trained: int) -> tuple[str, ...]:
     )
 
 
-def _fitting(free: int, fixed: int, per_position: float, who: str) -> int:
+def _fitting(free: int, fixed: int, per_position: float, needs: str) -> int:
     """The largest context that fits beside what has a fixed size."""
     fits = int((free - fixed) / per_position) // STEP * STEP
     if fits >= STEP:
         return fits
     raise DoesNotFit(
-        f"{who} {gib(fixed + STEP * per_position)} of memory; {gib(free)} are free",
+        f"the model {needs} {gib(fixed + STEP * per_position)} of memory; {gib(free)} are free",
         hint="use a smaller file of this model, or close other programs",
     )
 

@@ -11,6 +11,7 @@ from turbodflash_engine.drafters._base import Drafter, FileKind, RuleKind, Setti
 from turbodflash_engine.drafters._first import FirstOf
 from turbodflash_engine.errors import BadModel, BadUsage
 from turbodflash_engine.gguf import GgufFile, open_gguf
+from turbodflash_engine.info import DraftInfo, Memory
 from turbodflash_engine.layers.tensors import Info, Tensors
 from turbodflash_engine.memory import Beside, rounded
 from turbodflash_engine.metadata import Metadata
@@ -100,6 +101,27 @@ def rules(options: SpecOptions) -> list[Drafter]:
 def one_of(drafters: list[Drafter]) -> Drafter | None:
     """All of them as one; None of none."""
     return FirstOf(drafters) if len(drafters) > 1 else next(iter(drafters), None)
+
+
+def draft_info(
+    drafter: Drafter, draft: DraftFile | None, spec: SpecOptions, beside: Beside, context: int
+) -> DraftInfo:
+    """What is told of a drafter. context: positions of the model's cache."""
+    info = DraftInfo(
+        kind=drafter.name,
+        path=spec.model,
+        taps=drafter.taps,
+        longest=drafter.longest,
+        memory=Memory(beside.weights, drafter.nbytes - beside.weights, 0),
+        synthetic=bool(spec.synth_rates),
+    )
+    if draft is None:
+        return info
+    return info._replace(
+        file_bytes=draft.file.nbytes,
+        parameters=sum(each.elements for each in draft.file.tensors.values()),
+        context=min(beside.positions or context, context),
+    )
 
 
 def _identified(file: GgufFile) -> tuple[str, FileKind]:
