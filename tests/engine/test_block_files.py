@@ -168,6 +168,8 @@ def refused(
         ({"dflash.block_size": 0}, r"block_size' is 0, expected 1 to 256"),
         ({"dflash.block_count": 0}, r"block_count' is 0, expected 1 to"),
         ({"dflash.attention.value_length": 16}, r"heads of 32 for keys and 16 for values"),
+        ({"dflash.rope.dimension_count": 7}, r"dimension_count' is 7, expected whole pairs"),
+        ({"dflash.rope.dimension_count": 64}, r"dimension_count' is 64, expected 1 to 32"),
         ({"dflash.attention.head_count_kv": 3}, r"4 query heads over 3 key heads"),
     ],
 )
@@ -215,7 +217,7 @@ def zeros(name: str, *shape: int) -> Made:
         (V1, [ids("d2t", range(384))], [], "'d2t' names 384 tokens for a head of 512 rows"),
         (V1, [ids("d2t", [*range(511), 512])], [], "tokens from 0 to 512, expected 0 to 511"),
         (V1, [ids("d2t", [*range(511), 7])], [], "expected 0 to 511, each at most once"),
-        (V1, [zeros("token_embd.weight", 500, 64)], [], "has 500 rows, fewer than the model has"),
+        (V1, [zeros("token_embd.weight", 500, 64)], [], "has 500 rows, fewer than there are"),
         (V1, [], ["fc.weight"], "has no tensor 'fc.weight'"),
         (V1, [zeros("blk.0.attn_q.bias", 128)], [], "has more than this architecture uses"),
         (
@@ -225,8 +227,8 @@ def zeros(name: str, *shape: int) -> Made:
             r"has the shape \[16, 512\], expected \[",
         ),
         (SPARK, [zeros("conf_proj.weight", 1, 64)], [], r"has the shape \[64, 1\], expected \[96"),
-        (SPARK, [zeros("markov_w1.weight", 500, 32)], [], "has 500 rows, fewer than the model"),
-        (V2, [zeros("selector_successor.weight", 9, 24)], [], "has 9 rows, fewer than the model"),
+        (SPARK, [zeros("markov_w1.weight", 500, 32)], [], "has 500 rows, fewer than there are"),
+        (V2, [zeros("selector_successor.weight", 9, 24)], [], "has 9 rows, fewer than there are"),
     ],
 )
 def test_tensors_that_do_not_fit_are_refused(
@@ -243,6 +245,22 @@ def test_a_mask_beyond_the_models_embeddings_needs_its_own(plain: tuple[Model, D
     )
     own = made("token_embd.weight", RNG.standard_normal((513, 64)).astype(np.float32))
     assert built(variant(V1, keys, [own]), *plain).longest == 7
+
+
+def test_rows_of_a_head_that_are_no_tokens_have_marks_as_well(plain: tuple[Model, Device]) -> None:
+    head, w2 = values_of("qwen3", "output.weight"), values_of(SPARK, "markov_w2.weight")
+    longer = [
+        made("output.weight", np.concatenate([head, head[:64]])),
+        made("markov_w2.weight", np.concatenate([w2, w2[:64]])),
+    ]
+    refused(plain, "'markov_w1.weight' has 512 rows, fewer than there are tok", SPARK, None, longer)
+    w1 = values_of(SPARK, "markov_w1.weight")
+    longer.append(made("markov_w1.weight", np.concatenate([w1, w1[:64]])))
+    assert built(variant(SPARK, None, longer), *plain).longest == 8
+
+
+def test_candidates_are_few(plain: tuple[Model, Device]) -> None:
+    refused(plain, "selector_top_k' is 500, expected 1 to 64", V2, {"dflash.selector_top_k": 500})
 
 
 def test_markov_and_selector_do_not_go_together(plain: tuple[Model, Device]) -> None:

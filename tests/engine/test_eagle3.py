@@ -246,9 +246,12 @@ def changed(**keys: object) -> Metadata:
     [
         ({"target_hidden_size": 32}, "drafts for a model of width 32, but this one has width 64"),
         ({"target_layers": [1, 2]}, "names 2 layers, expected 3"),
-        ({"target_layers": [1, 2, 6]}, "layer 6, which is the output of the last layer"),
-        ({"target_layers": [1, 2, 9]}, "layer 9, which is not there"),
-        ({"target_layers": [-1, 2, 3]}, "layer -1, which is not there"),
+        (
+            {"target_layers": [1, 2, 6]},
+            "has the layer 6, which is the output of the model's last layer",
+        ),
+        ({"target_layers": [1, 2, 9]}, "has the layer 9, which is no layer"),
+        ({"target_layers": [-1, 2, 3]}, "has the layer -1, which is no layer"),
         ({"block_count": 2}, "'eagle3.block_count' is 2"),
         ({"attention.head_count_kv": 3}, "4 query heads over 3 key heads"),
         ({"norm_before_fc": True}, "has no tensor 'enc.output_norm.weight'"),

@@ -8,9 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from turbodflash_engine.errors import BadModel
-from turbodflash_engine.layers.tensors import INCOMPLETE
-from turbodflash_kernels.device import Weight
+from turbodflash_engine.layers.tensors import INCOMPLETE, Tensors
+from turbodflash_kernels.device import Device, Weight
 
+EMBEDDING, HEAD = "token_embd.weight", "output.weight"
 HEAD_TOKENS = "d2t"
 """The tensor that names the model's token for each row of a head."""
 
@@ -33,6 +34,11 @@ class Words(NamedTuple):
         """The model's tokens for rows of the head; -1 for a row that is none."""
         found = rows if self.row_tokens is None else self.row_tokens[rows]
         return np.where(found < self.vocabulary, found, -1).astype(np.int32)
+
+
+def own_table(device: Device, tensors: Tensors, name: str, width: int) -> Weight | None:
+    """A table that the draft's file may hold."""
+    return device.pack([tensors.part(name)], width) if name in tensors else None
 
 
 def check_row_tokens(source: str, tokens: NDArray[np.int64], rows: int, vocabulary: int) -> None:

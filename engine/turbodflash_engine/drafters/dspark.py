@@ -63,6 +63,10 @@ class Dspark(BlockDrafter):
             setting.device, self._pass, threads_of(setting.options)
         )
 
+    @property
+    def nbytes(self) -> int:
+        return super().nbytes + self._markov.nbytes
+
     def _pass(self, count: int, tokens: Array, positions: Array) -> tuple[_Row, ...]:
         x = self._hidden(count, tokens, positions)
         logits = self._head(x)

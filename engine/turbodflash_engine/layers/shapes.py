@@ -12,7 +12,17 @@ MOST_LAYERS = 4096  # a count beyond it is a damaged file
 
 def positive(meta: Metadata, key: str, most: int = 2**31 - 1) -> int:
     """The whole number of a key that must be there, 1 to `most`; raises BadModel."""
-    return _positive(meta, key, meta.need(key, int), most)
+    return within(meta, key, meta.need(key, int), most)
+
+
+def within(meta: Metadata, key: str, value: int, most: int = 2**31 - 1) -> int:
+    """The value of a key, if it is 1 to `most`; else raises BadModel."""
+    if not 1 <= value <= most:
+        raise BadModel(
+            f"'{meta.source}': metadata key '{meta.prefix}{key}' is {value:,}, "
+            f"expected 1 to {most:,}"
+        )
+    return value
 
 
 def attention_shapes(
@@ -31,7 +41,7 @@ def attention_shapes(
     head_dim = _head_dim(meta, width, all_heads[0])
     shapes = []
     for heads, kv_heads in zip(all_heads, all_kv_heads, strict=True):
-        _positive(meta, "attention.head_count", heads)
+        within(meta, "attention.head_count", heads)
         if kv_heads < 1 or heads % kv_heads:
             raise BadModel(
                 f"'{meta.source}' has {heads} query heads over {kv_heads} key heads in a layer; "
@@ -45,7 +55,7 @@ def mlp_shapes(meta: Metadata, width: int, layers: int) -> tuple[MlpShape, ...]:
     """One a layer; raises BadModel."""
     key = "feed_forward_length"
     sizes = meta.need_per_layer(key, int, layers)
-    return tuple(MlpShape(width, _positive(meta, key, size)) for size in sizes)
+    return tuple(MlpShape(width, within(meta, key, size)) for size in sizes)
 
 
 def _head_dim(meta: Metadata, width: int, heads: int) -> int:
@@ -60,12 +70,3 @@ def _head_dim(meta: Metadata, width: int, heads: int) -> int:
     if head_dim < 2 or head_dim % 2:
         raise BadModel(f"'{meta.source}' has heads of size {head_dim}, expected an even size")
     return head_dim
-
-
-def _positive(meta: Metadata, key: str, value: int, most: int = 2**31 - 1) -> int:
-    if not 1 <= value <= most:
-        raise BadModel(
-            f"'{meta.source}': metadata key '{meta.prefix}{key}' is {value:,}, "
-            f"expected 1 to {most:,}"
-        )
-    return value

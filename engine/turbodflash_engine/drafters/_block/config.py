@@ -5,12 +5,15 @@ from __future__ import annotations
 from typing import Literal, NamedTuple
 
 from turbodflash_engine.drafters._block.dialects import Dialect, dialect_of, mask_of, taps_of
+from turbodflash_engine.drafters._fit import ANOTHER
 from turbodflash_engine.errors import BadModel
 from turbodflash_engine.layers.rope import RopeConfig, RopeOverrides
+from turbodflash_engine.layers.shapes import positive, within
 from turbodflash_engine.metadata import Metadata
 
 MOST_LAYERS = 256
 MOST_BLOCK = 256
+MOST_CANDIDATES = 64  # of a row; all pairs of neighbours are scored
 BLOCK = 16
 """Tokens of a block where the file does not say."""
 ACTIVATIONS: dict[str, Literal["silu", "gelu"]] = {
@@ -20,7 +23,6 @@ ACTIVATIONS: dict[str, Literal["silu", "gelu"]] = {
 }
 CONVOLVED = ("block_size", "conv_kernel_size", "conv_group_size", "selector_rank", "selector_top_k")
 """Keys that come together: any of the last four makes a DFlash2 of a draft."""
-ANOTHER = "get another draft for this model, or leave out -md"
 
 
 class Convolution(NamedTuple):
@@ -101,9 +103,9 @@ def read_block(metadata: Metadata) -> BlockConfig:
     dialect = dialect_of(metadata)
     meta = metadata.for_architecture()
     _refuse_backbone(meta)
-    layers = _within(meta, "block_count", meta.need("block_count", int), MOST_LAYERS)
-    width = _within(meta, "embedding_length", meta.need("embedding_length", int))
-    heads = _within(meta, "attention.head_count", meta.need("attention.head_count", int))
+    layers = positive(meta, "block_count", MOST_LAYERS)
+    width = positive(meta, "embedding_length")
+    heads = positive(meta, "attention.head_count")
     head_dim = _head_dim(meta, width, heads)
     tokens = metadata.root.get("tokenizer.ggml.tokens", [])
     block = metadata.root.get(dialect.block, BLOCK)
@@ -111,20 +113,18 @@ def read_block(metadata: Metadata) -> BlockConfig:
         source=metadata.source,
         dialect=dialect,
         width=width,
-        hidden=_within(meta, "feed_forward_length", meta.need("feed_forward_length", int)),
+        hidden=positive(meta, "feed_forward_length"),
         heads=heads,
         kv_heads=_kv_heads(meta, heads),
         head_dim=head_dim,
-        n_rot=_within(
-            meta, "rope.dimension_count", meta.get("rope.dimension_count", head_dim), head_dim
-        ),
+        n_rot=_rotated(meta, head_dim),
         eps=meta.need("attention.layer_norm_rms_epsilon", float),
         vocabulary=len(tokens) or meta.get("vocab_size", 0),
         rope=RopeConfig.read(meta, RopeOverrides()),
         divided="rope.dimension_sections" not in meta,
         taps=taps_of(metadata, dialect),
         mask=mask_of(metadata, dialect),
-        block=_within(metadata.root, dialect.block, block, MOST_BLOCK),
+        block=within(metadata.root, dialect.block, block, MOST_BLOCK),
         windows=_windows(meta, layers),
         causal=meta.get("attention.causal", False),
         scale=meta.get("attention.scale", 0.0) or head_dim**-0.5,
@@ -164,6 +164,17 @@ def _head_dim(meta: Metadata, width: int, heads: int) -> int:
     return head_dim
 
 
+def _rotated(meta: Metadata, head_dim: int) -> int:
+    """Elements of a head that rotate."""
+    key = "rope.dimension_count"
+    count = within(meta, key, meta.get(key, head_dim), most=head_dim)
+    if count % 2:
+        raise BadModel(
+            f"'{meta.source}': metadata key '{meta.prefix}{key}' is {count}, expected whole pairs"
+        )
+    return count
+
+
 def _kv_heads(meta: Metadata, heads: int) -> int:
     kv_heads = meta.get("attention.head_count_kv", heads)
     if kv_heads < 1 or heads % kv_heads:
@@ -178,7 +189,7 @@ def _windows(meta: Metadata, layers: int) -> tuple[int, ...]:
     window = meta.get("attention.sliding_window", 0)
     if not window:
         return (0,) * layers
-    _within(meta, "attention.sliding_window", window)
+    within(meta, "attention.sliding_window", window)
     slides = meta.need_per_layer("attention.sliding_window_pattern", bool, layers)
     return tuple(window if slide else 0 for slide in slides)
 
@@ -223,16 +234,7 @@ def _selector(meta: Metadata) -> Selector | None:
         return None
     return Selector(
         rank=meta.need("selector_rank", int),
-        top=meta.need("selector_top_k", int),
+        top=positive(meta, "selector_top_k", MOST_CANDIDATES),
         logit_scale=meta.get("logit_scale", 0.0) or 1.0,
         softcap=meta.get("final_logit_softcapping", 0.0),
     )
-
-
-def _within(meta: Metadata, key: str, value: int, most: int = 2**31 - 1) -> int:
-    if not 1 <= value <= most:
-        raise BadModel(
-            f"'{meta.source}': metadata key '{meta.prefix}{key}' is {value:,}, "
-            f"expected 1 to {most:,}"
-        )
-    return value

@@ -12,8 +12,8 @@ from turbodflash_engine.drafters._base import Draft, Rows, Setting
 from turbodflash_engine.drafters._block.backbone import Backbone, norm_of
 from turbodflash_engine.drafters._block.config import BlockConfig
 from turbodflash_engine.drafters._block.context import Context
-from turbodflash_engine.drafters._block.layout import DIVISORS
 from turbodflash_engine.drafters._block.tables import read_words
+from turbodflash_engine.layers.rope import DIVISORS
 from turbodflash_engine.layers.tensors import Tensors
 from turbodflash_kernels.op import Array
 

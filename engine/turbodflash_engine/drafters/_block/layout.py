@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Container
 
-from turbodflash_engine.drafters._block.config import ANOTHER, BlockConfig
-from turbodflash_engine.drafters._words import HEAD_TOKENS
+from turbodflash_engine.drafters._block.config import BlockConfig
+from turbodflash_engine.drafters._fit import ANOTHER
+from turbodflash_engine.drafters._words import EMBEDDING, HEAD, HEAD_TOKENS
 from turbodflash_engine.errors import BadModel
+from turbodflash_engine.layers.rope import DIVISORS
 from turbodflash_engine.layers.tensors import ANY, Layout
 
 NORM = "output_norm.weight"
-EMBEDDING, HEAD = "token_embd.weight", "output.weight"
-DIVISORS = "rope_freqs.weight"
 
 FOREIGN = {
     "post_attention_norm.weight": "norms after attention",

@@ -27,16 +27,22 @@ class Markov:
 
     after_token: tokens i32[n] -> f32[n, R], what they say of the next one. after_row: the same for
     rows of the head. biased: (that, logits f32[n, rows]) -> f32[n, rows].
+    nbytes: of what it packs beside the tensors of the file.
     """
 
     def __init__(self, device: Device, tensors: Tensors, config: BlockConfig, words: Words) -> None:
         self.rank = rank = _rank(tensors, config, words)
         table = device.pack([tensors.part(MARKOV[0])], rank)
-        check_covers(config, MARKOV[0], table, words.vocabulary)
+        known = words.vocabulary
+        if words.row_tokens is None:  # rows that are no tokens of the model are looked up, too
+            known = max(known, words.head.rows)
+        check_covers(config, MARKOV[0], table, known)
+        self.nbytes = 0
         self.after_token = self.after_row = device.bind("embed", table=table, scale=1.0)
         if words.row_tokens is not None:
-            part = _rows_of(tensors.part(MARKOV[0]), words.row_tokens)
-            self.after_row = device.bind("embed", table=device.pack([part], rank), scale=1.0)
+            chosen = device.pack([_rows_of(tensors.part(MARKOV[0]), words.row_tokens)], rank)
+            self.nbytes = chosen.nbytes
+            self.after_row = device.bind("embed", table=chosen, scale=1.0)
         bias = device.pack([tensors.part(MARKOV[1])], rank)
         self.biased = device.bind("linear", weight=bias, prologue=None, bias=None)
 

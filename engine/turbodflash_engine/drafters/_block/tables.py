@@ -6,8 +6,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from turbodflash_engine.drafters._block.config import BlockConfig
-from turbodflash_engine.drafters._block.layout import EMBEDDING, HEAD
-from turbodflash_engine.drafters._words import HEAD_TOKENS, Words, check_row_tokens
+from turbodflash_engine.drafters._words import (
+    EMBEDDING,
+    HEAD,
+    HEAD_TOKENS,
+    Words,
+    check_row_tokens,
+    own_table,
+)
 from turbodflash_engine.errors import BadModel
 from turbodflash_engine.layers.tensors import INCOMPLETE, Tensors
 from turbodflash_engine.models._base import Shared
@@ -16,8 +22,8 @@ from turbodflash_kernels.device import Device, Weight
 
 def read_words(device: Device, tensors: Tensors, config: BlockConfig, target: Shared) -> Words:
     """Raises BadModel where the tables do not cover the model's tokens."""
-    embedding = _own(device, tensors, EMBEDDING, config.width)
-    head = _own(device, tensors, HEAD, config.width) or embedding or target.head
+    embedding = own_table(device, tensors, EMBEDDING, config.width)
+    head = own_table(device, tensors, HEAD, config.width) or embedding or target.head
     embedding = embedding or target.embedding
     check_covers(config, EMBEDDING, embedding, target.vocabulary)
     if config.mask >= embedding.rows:
@@ -29,18 +35,14 @@ def read_words(device: Device, tensors: Tensors, config: BlockConfig, target: Sh
     return Words(embedding, head, _row_tokens(tensors, config, head, target), target.vocabulary)
 
 
-def check_covers(config: BlockConfig, name: str, table: Weight, vocabulary: int) -> None:
-    """Raises BadModel unless the table has a row for each of the model's tokens."""
-    if table.rows < vocabulary:
+def check_covers(config: BlockConfig, name: str, table: Weight, tokens: int) -> None:
+    """Raises BadModel unless the table has a row for each of so many tokens."""
+    if table.rows < tokens:
         raise BadModel(
             f"'{config.source}': tensor '{name}' has {table.rows:,} rows, "
-            f"fewer than the model has tokens, {vocabulary:,}",
+            f"fewer than there are tokens, {tokens:,}",
             hint=INCOMPLETE,
         )
-
-
-def _own(device: Device, tensors: Tensors, name: str, width: int) -> Weight | None:
-    return device.pack([tensors.part(name)], width) if name in tensors else None
 
 
 def _row_tokens(

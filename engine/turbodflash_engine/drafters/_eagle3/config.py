@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Container
 from typing import NamedTuple
 
-from turbodflash_engine.drafters._words import HEAD_TOKENS
+from turbodflash_engine.drafters._fit import check_taps, check_width
+from turbodflash_engine.drafters._words import EMBEDDING, HEAD, HEAD_TOKENS
 from turbodflash_engine.errors import BadModel
 from turbodflash_engine.layers.attention import AttentionShape
 from turbodflash_engine.layers.mlp import MlpShape, mlp_layout
-from turbodflash_engine.layers.rope import RopeConfig, RopeOverrides
+from turbodflash_engine.layers.rope import DIVISORS, RopeConfig, RopeOverrides
 from turbodflash_engine.layers.shapes import attention_shapes, mlp_shapes, positive
 from turbodflash_engine.layers.tensors import ANY, Layout
 from turbodflash_engine.metadata import Metadata
@@ -22,10 +23,6 @@ FUSION, FUSION_NORM, NORM = "fc.weight", "enc.output_norm.weight", "output_norm.
 TOKEN_NORM, FEATURE_NORM = f"{BLOCK}attn_norm.weight", f"{BLOCK}attn_norm_2.weight"
 QUERY, KEY = f"{BLOCK}attn_q.weight", f"{BLOCK}attn_k.weight"
 VALUE, ATTENDED = f"{BLOCK}attn_v.weight", f"{BLOCK}attn_output.weight"
-EMBEDDING, HEAD = "token_embd.weight", "output.weight"
-DIVISORS = "rope_freqs.weight"
-
-ANOTHER = "get a draft that was made for this model, or leave out -md"
 
 
 class Eagle3Config(NamedTuple):
@@ -73,20 +70,8 @@ def read_eagle3(metadata: Metadata) -> Eagle3Config:
 
 def check_eagle3(config: Eagle3Config, target: Form, options: SpecOptions) -> None:
     """Raises BadModel unless the draft was made for a model of this form."""
-    if config.target_width != target.width:
-        raise BadModel(
-            f"'{config.source}' drafts for a model of width {config.target_width}, "
-            f"but this one has width {target.width}",
-            hint=ANOTHER,
-        )
-    for layer in config.taps:
-        if not 0 <= layer < target.layers:
-            last = "the output of the last layer" if layer == target.layers else "not there"
-            raise BadModel(
-                f"'{config.source}' looks at the input of layer {layer}, which is {last}; "
-                f"of {target.layers} layers, the inputs of 0 to {target.layers - 1} can be seen",
-                hint=ANOTHER,
-            )
+    check_width(config.source, config.target_width, target)
+    check_taps(config.source, "eagle3.target_layers", config.taps, target)
 
 
 def eagle3_layout(config: Eagle3Config, present: Container[str]) -> Layout:

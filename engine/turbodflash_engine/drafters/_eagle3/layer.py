@@ -5,7 +5,6 @@ from __future__ import annotations
 from turbodflash_engine.drafters._eagle3.config import (
     ATTENDED,
     BLOCK,
-    DIVISORS,
     FEATURE_NORM,
     FUSION,
     FUSION_NORM,
@@ -16,6 +15,7 @@ from turbodflash_engine.drafters._eagle3.config import (
     Eagle3Config,
 )
 from turbodflash_engine.layers.mlp import Mlp
+from turbodflash_engine.layers.rope import DIVISORS
 from turbodflash_engine.layers.tensors import Tensors
 from turbodflash_kernels.device import KV, Device, Weight
 from turbodflash_kernels.op import Array, RmsNorm

@@ -5,17 +5,20 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from turbodflash_engine.drafters._eagle3.config import (
-    ANOTHER,
+from turbodflash_engine.drafters._eagle3.config import Eagle3Config
+from turbodflash_engine.drafters._fit import ANOTHER
+from turbodflash_engine.drafters._words import (
     EMBEDDING,
     HEAD,
-    Eagle3Config,
+    HEAD_TOKENS,
+    Words,
+    check_row_tokens,
+    own_table,
 )
-from turbodflash_engine.drafters._words import HEAD_TOKENS, Words, check_row_tokens
 from turbodflash_engine.errors import BadModel
 from turbodflash_engine.layers.tensors import INCOMPLETE, Tensors
 from turbodflash_engine.models._base import Shared
-from turbodflash_kernels.device import Device, Weight
+from turbodflash_kernels.device import Device
 
 
 def read_words(device: Device, tensors: Tensors, config: Eagle3Config, target: Shared) -> Words:
@@ -27,8 +30,8 @@ def read_words(device: Device, tensors: Tensors, config: Eagle3Config, target: S
                 f"{target.width}, but the draft's width is {config.width}",
                 hint=ANOTHER,
             )
-    embedding = _own(device, tensors, EMBEDDING, config) or target.embedding
-    head = _own(device, tensors, HEAD, config) or target.head
+    embedding = own_table(device, tensors, EMBEDDING, config.width) or target.embedding
+    head = own_table(device, tensors, HEAD, config.width) or target.head
     if HEAD_TOKENS in tensors:
         tokens = absolute(tensors.ids(HEAD_TOKENS))
         check_row_tokens(config.source, tokens, head.rows, target.vocabulary)
@@ -48,7 +51,3 @@ def absolute(tokens: NDArray[np.int64]) -> NDArray[np.int64]:
     Old files have what is to be added to the row's number instead: then values do not ascend.
     """
     return tokens if (np.diff(tokens) > 0).all() else tokens + np.arange(len(tokens))
-
-
-def _own(device: Device, tensors: Tensors, name: str, config: Eagle3Config) -> Weight | None:
-    return device.pack([tensors.part(name)], config.width) if name in tensors else None
