@@ -16,7 +16,7 @@ MODERATE = 4  # tokens of a draft that is only watched
 
 CREDIT = 2.0  # what drafting may lose before it has won any
 MOST_CREDIT = 6.0  # however much it has won
-ALLOWANCE = 0.01  # what a plain pass allows it to lose
+ALLOWANCE = 0.01  # what a plain pass restores of the first credit
 PROMISE, TRUST = 1.5, 1.0  # drafts that would have won so much earn so much credit
 
 FIRST_WAIT, LONGEST_WAIT = 8, 256  # passes between two looks at a drafter that does not pay
@@ -136,7 +136,8 @@ class Controller:
 
     def waited(self) -> None:
         self._since += 1
-        self._earn(ALLOWANCE)
+        if self._account < CREDIT:
+            self._earn(ALLOWANCE)
 
     def _wait_longer(self) -> None:
         self._wait = min(2 * self._wait, LONGEST_WAIT)
