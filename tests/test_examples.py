@@ -9,9 +9,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import gguf
+import numpy as np
 import pytest
 
 from tests.golden_files import GOLDEN
+from turbodflash_cli.bench_drafting import bench_prompts
 
 ROOT = Path(__file__).parents[1]
 
@@ -54,3 +57,21 @@ def test_the_comparison_says_what_it_lacks(model, tmp_path):
     done = run("compare_llama_cpp.py", "-m", model, "--llama-python", str(bare))
     assert done.returncode == 1
     assert "pip install llama-cpp-python" in done.stderr
+
+
+def test_a_hopeless_draft_is_the_same_file_with_other_weights(tmp_path):
+    draft, hopeless = tmp_path / "draft.gguf", tmp_path / "hopeless.gguf"
+    draft.write_bytes(
+        lzma.decompress((GOLDEN / "models" / "tiny-qwen3-q-q8_0.gguf.xz").read_bytes())
+    )
+    done = run("hopeless_draft.py", str(draft), str(hopeless))
+    assert done.returncode == 0, done.stderr
+    before, after = (gguf.GGUFReader(path).tensors for path in (draft, hopeless))
+    for one, other in zip(before, after, strict=True):
+        assert (one.name, one.shape.tolist()) == (other.name, other.shape.tolist())
+        assert np.array_equal(one.data, other.data) == (len(one.shape) == 1)
+
+
+def test_the_prompts_for_repeating_are_prompts():
+    (prompt,) = bench_prompts(ROOT / "examples" / "repeat_code.json")
+    assert (prompt.kind, "```python" in prompt.text) == ("repeat", True)

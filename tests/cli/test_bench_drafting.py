@@ -20,6 +20,7 @@ SOME = {
     "prompt_off_tps": 700.0,
     "prompt_on_tps": 690.0,
     "prompt_ratio": 0.9857,
+    "drafting_over_step": 0.375,
     "mean_accepted": 1.5,
     "acceptance": 0.25,
     "per_position": [0.5, 0.25],

@@ -94,6 +94,9 @@ def test_every_figure_is_there_overall_and_by_kind(measure: Measure) -> None:
             assert part[name] > 0
         assert part["speedup"] == pytest.approx(part["on_tps"] / part["off_tps"])
         assert part["prompt_ratio"] == pytest.approx(part["prompt_on_tps"] / part["prompt_off_tps"])
+        beside = sum(part["seconds"].values()) - part["seconds"]["verify"]
+        passes = sum(part["widths"])
+        assert part["drafting_over_step"] == pytest.approx(beside / passes * part["off_tps"])
         assert part["identical"] is True
 
 

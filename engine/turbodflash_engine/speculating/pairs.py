@@ -60,7 +60,7 @@ def figures_of(pairs: Sequence[Pair], synthetic: bool) -> Figures:
         "prompt_off_tps": prompts[0],
         "prompt_on_tps": prompts[1],
         "prompt_ratio": quotient(prompts[1], prompts[0]),
-        **_account(pairs),
+        **_account(pairs, off),
         "identical": None if synthetic else not differences,
         "first_difference": differences[0] if differences else None,
     }
@@ -71,8 +71,12 @@ def quotient(one: float, two: float) -> float:
     return one / two if two > 0 else 0.0
 
 
-def _account(pairs: Sequence[Pair]) -> Figures:
-    """What drafting did in all turns of all answers."""
+def _account(pairs: Sequence[Pair], off_tps: float) -> Figures:
+    """What drafting did in all turns of all answers.
+
+    drafting_over_step: seconds of a pass that the model itself did not take (guessing, observing,
+    sampling, bookkeeping), over those of a step of plain decoding.
+    """
     total = Speculation("")
     for pair in pairs:
         for each in pair.turns[True]:
@@ -83,7 +87,9 @@ def _account(pairs: Sequence[Pair]) -> Figures:
         for name, value in total._asdict().items()
         if name.startswith("seconds_")
     }
+    beside = sum(seconds.values()) - seconds["verify"]
     return {
+        "drafting_over_step": quotient(beside * off_tps, total.steps),
         "mean_accepted": total.mean_accepted,
         "acceptance": total.acceptance,
         "per_position": list(total.per_position),
