@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from llvmlite import ir
 
-from turbodflash_kernels._cpu import codes, dots, isa
+from turbodflash_kernels._cpu import codes, emit, isa, machines
 from turbodflash_kernels._cpu.device import CpuDevice
 from turbodflash_kernels.cases import FORMATS, normal, random_part
 from turbodflash_kernels.errors import NoDevice
@@ -46,11 +46,11 @@ def test_levels_agree_bit_for_bit(level, name, generic, monkeypatch):
 def multiply_add_bytes(builder, width, total, left, right):
     """vpdpbusd in plain IR: four unsigned times signed bytes to each 32-bit lane."""
     lanes = width // 32
-    words = ir.VectorType(dots.I32, lanes)
+    words = ir.VectorType(emit.I32, lanes)
     left, right = builder.bitcast(left, words), builder.bitcast(right, words)
     for j in range(4):
-        up = dots.constant_splat(24 - 8 * j, words)
-        down = dots.constant_splat(24, words)
+        up = emit.constant_splat(24 - 8 * j, words)
+        down = emit.constant_splat(24, words)
         unsigned = builder.lshr(builder.shl(left, up), down)
         signed = builder.ashr(builder.shl(right, up), down)
         total = builder.add(total, builder.mul(unsigned, signed))
@@ -61,7 +61,7 @@ def multiply_add_pairs(self, left, right):
     """vpmaddwd in plain IR."""
     builder, words = self.builder, self.word32
     left, right = builder.bitcast(left, words), builder.bitcast(right, words)
-    half = dots.constant_splat(16, words)
+    half = emit.constant_splat(16, words)
     high = builder.mul(builder.ashr(left, half), builder.ashr(right, half))
     low = builder.mul(
         builder.ashr(builder.shl(left, half), half), builder.ashr(builder.shl(right, half), half)
@@ -81,8 +81,8 @@ def multiply_add_pairs(self, left, right):
     ],
 )
 def test_levels_this_machine_lacks_agree_when_emulated(level, name, generic, monkeypatch, tmp_path):
-    monkeypatch.setattr(dots, "vnni", multiply_add_bytes)
-    monkeypatch.setattr(dots.Avx512Vnni, "_madd", multiply_add_pairs)
+    monkeypatch.setattr(machines, "vnni", multiply_add_bytes)
+    monkeypatch.setattr(machines.Avx512Vnni, "_madd", multiply_add_pairs)
     look_up = codes._look_up
     monkeypatch.setattr(codes, "_look_up", lambda b, isa, *rest: look_up(b, "generic", *rest))
     monkeypatch.setenv("TURBODFLASH_CACHE", str(tmp_path))  # emulations are nobody's kernels

@@ -13,20 +13,23 @@ from typing import Any
 from llvmlite import ir
 
 from turbodflash_kernels._cpu import layout
-from turbodflash_kernels._cpu.dots import INFO_BYTES
-from turbodflash_kernels._cpu.emit import Builder, Values, function, plus
-from turbodflash_kernels._cpu.simd import (
+from turbodflash_kernels._cpu.emit import (
     F32,
     I8,
     I32,
     V_F32,
     V_I32,
+    Builder,
+    Values,
     call,
     constant_splat,
+    function,
     load,
+    plus,
     splat,
     store,
 )
+from turbodflash_kernels._cpu.rows import INFO_BYTES
 
 BLOCKS = 4  # that are quantised together
 HALVES = 2 * BLOCKS
@@ -56,7 +59,7 @@ def _emit(builder: Builder, args: Values) -> None:
 
 
 quantise_blocks: Any = function("quantise_blocks", 3, _emit)
-"""quantise_blocks(values, codes, info): f32 [4 * 32] to int8 codes and to info (see dots.py)."""
+"""quantise_blocks(values, codes, info): f32 [4 * 32] to int8 codes and to info (see rows.py)."""
 
 
 def _unit(builder: Builder, spread: ir.Value, middle: ir.Value) -> ir.Value:
@@ -103,7 +106,7 @@ def _codes(
 def _infos(
     builder: Builder, unit: ir.Value, factors: ir.Value, middles: ir.Value, zeros: ir.Value
 ) -> Values:
-    """The words about each block, <8 x i32>, in the order that dots.py names."""
+    """The words about each block, <8 x i32>, in the order that rows.py names."""
     sixteen = constant_splat(16, EACH_I32)
     all_zeros = builder.add(zeros, _other_half(builder, zeros))
     all_middles = builder.add(middles, _other_half(builder, middles))

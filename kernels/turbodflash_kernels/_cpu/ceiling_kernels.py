@@ -10,17 +10,17 @@ from numba.core.typing.templates import signature
 from numba.extending import intrinsic
 
 from turbodflash_kernels._cpu.codes import HALF_I8, V_I8
-from turbodflash_kernels._cpu.dots import HALF_I16, HALF_I32, vnni
-from turbodflash_kernels._cpu.emit import repeat
-from turbodflash_kernels._cpu.simd import (
+from turbodflash_kernels._cpu.emit import (
     I64,
     V_I32,
     call,
     constant_splat,
     load,
-    load_i64,
+    repeat,
     store,
 )
+from turbodflash_kernels._cpu.machines import HALF_I16, HALF_I32, vnni
+from turbodflash_kernels._cpu.simd import load_i64
 
 CHAINS = 8  # independent sums: enough to hide the latency of a multiply-add
 

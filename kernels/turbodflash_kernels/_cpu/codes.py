@@ -5,8 +5,16 @@ from __future__ import annotations
 from llvmlite import ir
 
 from turbodflash_kernels._cpu import layout
-from turbodflash_kernels._cpu.emit import Builder, plus
-from turbodflash_kernels._cpu.simd import I8, I16, I32, call, constant_splat, load
+from turbodflash_kernels._cpu.emit import (
+    I8,
+    I16,
+    I32,
+    Builder,
+    call,
+    constant_splat,
+    load,
+    plus,
+)
 from turbodflash_kernels.planar import Format
 
 V_I8 = ir.VectorType(I8, 64)

@@ -19,7 +19,7 @@ STEPS = 8
 PRIVATE_CODES = 1 << 18  # of a thread's scratch: where it keeps activations that only it reads
 MOST_COLS = 1 << 16  # of quantised rows: the sums of a tile's codes lie before those, too
 GROUP = 4  # activation rows that share the loads of decoded codes
-INFO_WORDS = 8  # int32 words about a row's block of activations (see dots.py)
+INFO_WORDS = 8  # int32 words about a row's block of activations (see rows.py)
 PLANES = {2: (2,), 3: (2, 1), 4: (4,), 5: (4, 1), 6: (4, 2), 8: (8,)}
 DENSE_BYTES = {"f32": 4, "f16": 2, "bf16": 2}
 

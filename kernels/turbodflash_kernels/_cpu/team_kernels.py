@@ -5,17 +5,15 @@ from __future__ import annotations
 import numba
 
 from turbodflash_kernels._cpu import words
-from turbodflash_kernels._cpu.simd import (
+from turbodflash_kernels._cpu.atomics import (
     call_kernel,
     call_system,
     fetch_add,
     load_acquire,
-    load_i64,
     pause,
-    prefetch,
-    store_i64,
     store_release,
 )
+from turbodflash_kernels._cpu.simd import load_i64, prefetch, store_i64
 from turbodflash_kernels._cpu.words import (
     ACTIVE,
     AHEAD,

@@ -15,20 +15,8 @@ from typing import Any, TypeAlias
 from llvmlite import ir
 
 from turbodflash_kernels._cpu import layout
-from turbodflash_kernels._cpu.dots import (
-    INFO_BYTES,
-    INPUTS,
-    MIDDLES,
-    SUM,
-    UNIT,
-    ZEROS,
-    Row,
-    block_sums,
-    decode_block,
-    decoded_sums,
-)
-from turbodflash_kernels._cpu.emit import Builder, Values, function, offset, plus, repeat
-from turbodflash_kernels._cpu.simd import (
+from turbodflash_kernels._cpu.dots import block_sums, decode_block, decoded_sums
+from turbodflash_kernels._cpu.emit import (
     F16,
     F32,
     I8,
@@ -37,28 +25,32 @@ from turbodflash_kernels._cpu.simd import (
     I64,
     V_F32,
     V_I32,
+    Builder,
+    Values,
+    accumulators,
     constant_splat,
     emit_prefetch,
     fma,
+    function,
     load,
+    offset,
+    plus,
+    repeat,
+    row_addresses,
     splat,
     store,
+    store_rows,
+)
+from turbodflash_kernels._cpu.rows import (
+    INFO_BYTES,
+    INPUTS,
+    MIDDLES,
+    SUM,
+    UNIT,
+    ZEROS,
+    Row,
 )
 from turbodflash_kernels.planar import SUPER_BLOCK, Format
-
-
-def _accumulators(builder: Builder, rows: int) -> Values:
-    accumulators = []
-    for _ in range(rows):
-        with builder.goto_entry_block():
-            slot = builder.alloca(V_F32)
-        builder.store(ir.Constant(V_F32, None), slot)
-        accumulators.append(slot)
-    return accumulators
-
-
-def _row_addresses(builder: Builder, base: ir.Value, stride: ir.Value, rows: int) -> Values:
-    return [builder.add(base, builder.mul(stride, I64(r))) for r in range(rows)]
 
 
 def quantised_tile(fmt: Format, isa: str, rows: int) -> Any:
@@ -66,14 +58,14 @@ def quantised_tile(fmt: Format, isa: str, rows: int) -> Any:
     sixteen weight rows times `rows` activation rows, over all blocks.
 
     codes: int8 [rows, code_stride]. info: [rows, info_stride] bytes, INFO_BYTES a block of 32 (see
-    dots.py). ahead: how far on to prefetch weights. Results of a row go to out + row * out_stride.
+    rows.py). ahead: how far on to prefetch weights. Results of a row go to out + row * out_stride.
     """
 
     def emit(builder: Builder, args: Values) -> None:
         weights, codes, code_stride, info, info_stride, blocks, out, out_stride, ahead = args
-        totals = _accumulators(builder, rows)
-        code_rows = _row_addresses(builder, codes, code_stride, rows)
-        info_rows = _row_addresses(builder, info, info_stride, rows)
+        totals = accumulators(builder, rows)
+        code_rows = row_addresses(builder, codes, code_stride, rows)
+        info_rows = row_addresses(builder, info, info_stride, rows)
 
         def block(address: ir.Value, index: ir.Value, above: Above) -> None:
             _ask_ahead(builder, fmt, address, ahead)
@@ -84,7 +76,7 @@ def quantised_tile(fmt: Format, isa: str, rows: int) -> Any:
                 builder.store(floats.added(builder.load(slot, typ=V_F32), row, parts), slot)
 
         each_block(builder, fmt, weights, blocks, block)
-        _store_rows(builder, totals, out, out_stride)
+        store_rows(builder, totals, out, out_stride)
 
     return function(f"tile_{layout.spec_name(fmt)}_{isa}_{rows}", 9, emit)
 
@@ -110,7 +102,7 @@ def grouped_tile(fmt: Format, isa: str) -> Any:
         kinds, halves = (2 if fmt.affine else 1), layout.BLOCK // fmt.block
 
         def clear(group: ir.Value) -> None:
-            for row in _row_addresses(
+            for row in row_addresses(
                 builder, offset(builder, totals, group, 256), I64(64), layout.GROUP
             ):
                 store(builder, ir.Constant(V_F32, None), row)
@@ -125,7 +117,7 @@ def grouped_tile(fmt: Format, isa: str) -> Any:
             def group(g: ir.Value) -> None:
                 first = builder.mul(g, I64(layout.GROUP))
                 code_rows, info_rows = (
-                    _row_addresses(
+                    row_addresses(
                         builder, builder.add(base, builder.mul(first, stride)), stride, layout.GROUP
                     )
                     for base, stride in ((codes, code_stride), (info, info_stride))
@@ -137,7 +129,7 @@ def grouped_tile(fmt: Format, isa: str) -> Any:
                     load(builder, plus(builder, kept, 64 * i), V_F32) for i in range(kinds * halves)
                 ]
                 floats = _Floats(builder, fmt, lanes[:halves], lanes[halves:])
-                to = _row_addresses(builder, offset(builder, totals, g, 256), I64(64), layout.GROUP)
+                to = row_addresses(builder, offset(builder, totals, g, 256), I64(64), layout.GROUP)
                 for row, parts, slot in zip(here, sums, to, strict=True):
                     store(builder, floats.added(load(builder, slot, V_F32), row, parts), slot)
 
@@ -256,65 +248,3 @@ class _Floats:
         middle = builder.sext(load(builder, plus(builder, row.info, MIDDLES + 2 * part), I16), I32)
         units = builder.add(weighted, builder.mul(middle, I32(INPUTS)))
         return builder.fmul(builder.sitofp(splat(builder, units), V_F32), unit)
-
-
-def _store_rows(builder: Builder, totals: Values, out: ir.Value, stride: ir.Value) -> None:
-    addresses = _row_addresses(builder, out, stride, len(totals))
-    for total, address in zip(totals, addresses, strict=True):
-        store(builder, builder.load(total, typ=V_F32), address)
-
-
-def dense_tile(kind: str, rows: int) -> Any:
-    """tile(weights, x, stride, blocks, rest, out, out_stride) over float32 activations.
-
-    The sum runs over blocks of 32 inputs, each summed from zero, then the `rest` inputs that fill
-    no block; `stride` is in bytes.
-    """
-
-    def emit(builder: Builder, args: Values) -> None:
-        weights, x, stride, blocks, rest, out, out_stride = args
-        totals, block_sums = _accumulators(builder, rows), _accumulators(builder, rows)
-        x_rows = _row_addresses(builder, x, stride, rows)
-        width = layout.TILE * layout.DENSE_BYTES[kind]
-
-        def add_inputs(first: ir.Value, count: ir.Value) -> None:
-            for slot in block_sums:
-                builder.store(ir.Constant(V_F32, None), slot)
-
-            def one_input(j: ir.Value) -> None:
-                k = builder.add(first, j)
-                lanes = _dense_lanes(builder, kind, offset(builder, weights, k, width))
-                for row, slot in zip(x_rows, block_sums, strict=True):
-                    value = splat(builder, load(builder, offset(builder, row, k, 4), F32))
-                    so_far = builder.load(slot, typ=V_F32)
-                    builder.store(fma(builder, lanes, value, so_far), slot)
-
-            repeat(builder, count, one_input)
-            for slot, total in zip(block_sums, totals, strict=True):
-                both = builder.fadd(builder.load(total, typ=V_F32), builder.load(slot, typ=V_F32))
-                builder.store(both, total)
-
-        def when(condition: ir.Value, body: Callable[[], None]) -> None:
-            with builder.if_then(condition):
-                body()
-
-        def all_blocks() -> None:
-            repeat(builder, blocks, lambda b: add_inputs(builder.shl(b, I64(5)), I64(layout.BLOCK)))
-
-        when(builder.icmp_signed(">", blocks, I64(0)), all_blocks)
-        when(
-            builder.icmp_signed(">", rest, I64(0)),
-            lambda: add_inputs(builder.shl(blocks, I64(5)), rest),
-        )
-        _store_rows(builder, totals, out, out_stride)
-
-    return function(f"tile_{kind}_{rows}", 7, emit)
-
-
-def _dense_lanes(builder: Builder, kind: str, address: ir.Value) -> ir.Value:
-    if kind == "f32":
-        return load(builder, address, V_F32)
-    if kind == "f16":
-        return builder.fpext(load(builder, address, ir.VectorType(F16, 16)), V_F32)
-    upper = builder.zext(load(builder, address, ir.VectorType(I16, 16)), V_I32)
-    return builder.bitcast(builder.shl(upper, constant_splat(16, V_I32)), V_F32)

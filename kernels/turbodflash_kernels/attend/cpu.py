@@ -17,15 +17,12 @@ from turbodflash_kernels._cpu.chunk_kernels import (
     merge,
     write_out,
 )
+from turbodflash_kernels._cpu.gather_kernels import gather, places
 from turbodflash_kernels._cpu.kv import CHUNK, PARTIAL_EXTRA
 from turbodflash_kernels._cpu.simd import (
     load_f32,
     load_i32,
     load_i64,
-    load_u16,
-    store_f32,
-    store_i16,
-    store_i64,
 )
 
 inline = numba.njit(error_model="numpy")
@@ -42,6 +39,12 @@ PARTIALS, CHUNKS, SPLITS, PARENTS = range(144, 176, 8)
 def build(name, *spec):
     kernels = {"split": split, "branches": branches, "combine": combine, "rows": rows}
     return kernels[name](*spec)
+
+
+@inline
+def heads_of(args):
+    """K/V heads, query heads of each, and their size."""
+    return load_i64(args + KV_HEADS), load_i64(args + GROUP), load_i64(args + HEAD_DIM)
 
 
 @inline
@@ -86,6 +89,13 @@ def partials_of(args, head):
 
 
 @inline
+def memory_of(args, head):
+    """Where the keys of a K/V head lie, and its values."""
+    k = load_i64(args + K) + head * load_i64(args + K_HEAD_BYTES)
+    return k, load_i64(args + V) + head * load_i64(args + V_HEAD_BYTES)
+
+
+@inline
 def sink_of(args, head):
     """The address of a query head's sink, 0 if there is none."""
     sinks = load_i64(args + SINKS)
@@ -108,11 +118,7 @@ def _partials(format_k: str, format_v: str, windowed: bool):
 
         Query j is head j % group of row j // group; its partial goes to out + j's place.
         """
-        q_stride, group, head_dim = (
-            load_i64(args + Q_STRIDE),
-            load_i64(args + GROUP),
-            load_i64(args + HEAD_DIM),
-        )
+        q_stride, (_, group, head_dim) = load_i64(args + Q_STRIDE), heads_of(args)
         size = partial_bytes(args)
         base = load_i64(args + Q) + 4 * head * group * head_dim
         for j in range(first, last, QUERIES):
@@ -137,36 +143,17 @@ def _partials(format_k: str, format_v: str, windowed: bool):
     return partials
 
 
-def _places(format_k: str, format_v: str):
-    """Where a position's key and value lie."""
-    k_size, v_size = (4 if format_k == "f32" else 2), (4 if format_v == "f32" else 2)
-
-    @inline
-    def key_at(k, position, head_dim):
-        return k + (position // 16 * head_dim * 16 + position % 16) * k_size
-
-    @inline
-    def value_at(v, position, head_dim):
-        return v + position * head_dim * v_size
-
-    return key_at, value_at
-
-
 def split(format_k: str, format_v: str, windowed: bool):
     """Few rows: task = (split, K/V head); a split takes neighbouring chunks.
 
     Of a tree, only chunks that end before its first position.
     """
     partials = _partials(format_k, format_v, windowed)
-    key_at, value_at = _places(format_k, format_v)
+    key_at, value_at = places(format_k, format_v)
 
     def kernel(args, task, scratch):
-        n, kv_heads, head_dim = (
-            load_i64(args + N),
-            load_i64(args + KV_HEADS),
-            load_i64(args + HEAD_DIM),
-        )
-        head, queries = task % kv_heads, n * load_i64(args + GROUP)
+        n, (kv_heads, group, head_dim) = load_i64(args + N), heads_of(args)
+        head, queries = task % kv_heads, n * group
         here, furthest = partials_of(args, head), furthest_of(args)
         begin, end = chunks_of(args, 0, n, furthest)
         if load_i64(args + PARENTS) != 0:
@@ -174,8 +161,7 @@ def split(format_k: str, format_v: str, windowed: bool):
         splits = load_i64(args + SPLITS)
         each = (max(end - begin, 0) + splits - 1) // splits
         first = begin + task // kv_heads * each
-        k = load_i64(args + K) + head * load_i64(args + K_HEAD_BYTES)
-        v = load_i64(args + V) + head * load_i64(args + V_HEAD_BYTES)
+        k, v = memory_of(args, head)
         for c in range(first, min(first + each, end)):
             start = c * CHUNK
             out = here + c * queries * partial_bytes(args)
@@ -191,37 +177,15 @@ def branches(format_k: str, format_v: str, windowed: bool):
     The keys and values that a row sees are gathered, in the order of their positions: then it is
     an ordinary chunk. Those from before the tree are the same for all rows of a task.
     """
-    wide_k, wide_v = format_k == "f32", format_v == "f32"
-    k_size, v_size = (4 if wide_k else 2), (4 if wide_v else 2)
     partials = _partials(format_k, format_v, windowed)
-    key_at, value_at = _places(format_k, format_v)
-
-    @inline
-    def copy_key(source, head_dim, to):
-        for i in range(head_dim):
-            if wide_k:
-                store_f32(to + 64 * i, load_f32(source + 64 * i))
-            else:
-                store_i16(to + 32 * i, load_u16(source + 32 * i))
-
-    @inline
-    def copy_values(source, count, head_dim, to):
-        for i in range(0, count * head_dim * v_size, 8):
-            store_i64(to + i, load_i64(source + i))
-
-    @inline
-    def copy_blocks(source, count, head_dim, to):
-        """The first `count` keys, and those that share their last sixteen."""
-        for i in range(0, (count + 15) // 16 * 16 * head_dim * k_size, 8):
-            store_i64(to + i, load_i64(source + i))
+    key_at, _ = places(format_k, format_v)
+    shared, path = gather(format_k, format_v)
 
     def kernel(args, task, scratch):
-        n, kv_heads, group = load_i64(args + N), load_i64(args + KV_HEADS), load_i64(args + GROUP)
-        head_dim = load_i64(args + HEAD_DIM)
+        n, (kv_heads, group, head_dim) = load_i64(args + N), heads_of(args)
         head, queries = task % kv_heads, n * group
         here = partials_of(args, head)
-        k = load_i64(args + K) + head * load_i64(args + K_HEAD_BYTES)
-        v = load_i64(args + V) + head * load_i64(args + V_HEAD_BYTES)
+        k, v = memory_of(args, head)
         keys = scratch + QUERIES * SCORE_BYTES
         values = key_at(keys, CHUNK, head_dim)
         first = task // kv_heads * load_i64(args + ROWS_PER_TASK)
@@ -230,19 +194,11 @@ def branches(format_k: str, format_v: str, windowed: bool):
         for c in range(root // CHUNK, chunks_of(args, first, last, -1)[1]):
             start = c * CHUNK
             before = max(root - start, 0)
-            copy_blocks(key_at(k, start, head_dim), before, head_dim, keys)
-            copy_values(value_at(v, start, head_dim), before, head_dim, values)
+            shared(k, v, start, before, head_dim, keys, values)
             for row in range(first, last):
                 position = load_i32(load_i64(args + POSITIONS) + 4 * row)
-                node = row
-                for place in range(position - start, before - 1, -1):
-                    slot = root + node
-                    if place < CHUNK:
-                        copy_key(key_at(k, slot, head_dim), head_dim,
-                                 key_at(keys, place, head_dim))  # fmt: skip
-                        copy_values(value_at(v, slot, head_dim), 1, head_dim,
-                                    value_at(values, place, head_dim))  # fmt: skip
-                    node = load_i32(load_i64(args + PARENTS) + 4 * node)
+                path(k, v, root, load_i64(args + PARENTS), row, position - start, before, head_dim,
+                     keys, values)  # fmt: skip
                 if position >= start:
                     out = here + (c * queries + row * group) * partial_bytes(args)
                     partials(args, head, row * group, (row + 1) * group, start, keys, values,
@@ -255,11 +211,7 @@ def combine():
     """Few rows, last step: task = (row, K/V head)."""
 
     def kernel(args, task, scratch):
-        kv_heads, group, head_dim = (
-            load_i64(args + KV_HEADS),
-            load_i64(args + GROUP),
-            load_i64(args + HEAD_DIM),
-        )
+        kv_heads, group, head_dim = heads_of(args)
         size = partial_bytes(args)
         head, row = task % kv_heads, task // kv_heads
         queries = load_i64(args + N) * group
@@ -278,14 +230,10 @@ def combine():
 def rows(format_k: str, format_v: str, windowed: bool):
     """Many rows: task = (block of rows, K/V head)."""
     partials = _partials(format_k, format_v, windowed)
-    key_at, value_at = _places(format_k, format_v)
+    key_at, value_at = places(format_k, format_v)
 
     def kernel(args, task, scratch):
-        kv_heads, group, head_dim = (
-            load_i64(args + KV_HEADS),
-            load_i64(args + GROUP),
-            load_i64(args + HEAD_DIM),
-        )
+        kv_heads, group, head_dim = heads_of(args)
         size, furthest = partial_bytes(args), furthest_of(args)
         head = task % kv_heads
         first = task // kv_heads * load_i64(args + ROWS_PER_TASK)
@@ -295,8 +243,7 @@ def rows(format_k: str, format_v: str, windowed: bool):
         totals = partial + QUERIES * size
         for j in range(queries):
             clear(totals + j * size, head_dim, sink_of(args, head * group + j % group))
-        k = load_i64(args + K) + head * load_i64(args + K_HEAD_BYTES)
-        v = load_i64(args + V) + head * load_i64(args + V_HEAD_BYTES)
+        k, v = memory_of(args, head)
         begin, end = chunks_of(args, first, last, furthest)
         for c in range(begin, end):
             start = c * CHUNK

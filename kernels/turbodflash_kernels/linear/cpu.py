@@ -9,7 +9,7 @@ from __future__ import annotations
 import numba
 import numpy as np
 
-from turbodflash_kernels._cpu import activations, layout, tiles
+from turbodflash_kernels._cpu import activations, dense_tiles, layout, tiles
 from turbodflash_kernels._cpu.activations import quantise_blocks
 from turbodflash_kernels._cpu.norm_kernels import inverse_rms
 from turbodflash_kernels._cpu.simd import (
@@ -59,7 +59,7 @@ def prepare(prologue: str, quantised: bool):
     """Rows of activations, normed or gated, as int8 codes or as they are.
 
     words: x, x_stride, k, norm_weight, eps_bits_address, rows_per_task, n,
-           codes, code_stride, info, info_stride  (quantised, see dots.py; codes 0: private ones)
+           codes, code_stride, info, info_stride  (quantised, see rows.py; codes 0: private ones)
            out, out_stride                        (not quantised)
     """
     normed, gated = prologue == "norm", prologue in ("silu", "gelu")
@@ -214,7 +214,7 @@ def product_dense(kind: str):
     """words: as product_quantised up to residual, then x, stride, rest: the number of inputs beyond
     whole blocks.
     """
-    tile1, tile4 = (tiles.dense_tile(kind, rows) for rows in (1, 4))
+    tile1, tile4 = (dense_tiles.dense_tile(kind, rows) for rows in (1, 4))
 
     def product(args, task, scratch):
         first_tile, last_tile, first, last = share(args, task)

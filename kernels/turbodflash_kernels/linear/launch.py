@@ -57,7 +57,7 @@ def bind(
 
 
 class _Codes:
-    """Activations [n, k] as int8 codes, with what they mean per block of 32 (see dots.py).
+    """Activations [n, k] as int8 codes, with what they mean per block of 32 (see rows.py).
 
     Of a row or two every thread makes its own: that is sooner done than waited for.
     """

@@ -1,0 +1,149 @@
+"""Multiplying weight codes with activation codes on any machine: what the others do better."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from llvmlite import ir
+
+from turbodflash_kernels._cpu.codes import V_I8, step_codes, zero_of
+from turbodflash_kernels._cpu.emit import (
+    I8,
+    I32,
+    V_I32,
+    Builder,
+    Values,
+    constant_splat,
+    load,
+    plus,
+    splat,
+)
+from turbodflash_kernels._cpu.rows import ALL_ZEROS, FACTORS, INPUTS, MIDDLES, ZEROS, Row
+from turbodflash_kernels.planar import Format
+
+Chunks = list[ir.Value]
+"""Sixteen lanes of i32 in the pieces in which a machine holds them."""
+
+Operand = tuple[ir.Value, ...]
+"""A piece of a step's codes in the form in which a machine multiplies it."""
+
+Source = Callable[[int], list[Operand]]
+"""The operands of a step."""
+
+Tally = list[ir.Value]
+"""A sum of codes under way, in whatever form suits a machine; empty at first."""
+
+
+class Generic:
+    """Multiplications of 32 bits, for any machine. The others replace what they do better."""
+
+    name = "generic"
+    signed = False  # whether products are of code - zero already
+    lanes = 16
+    byte: ir.Type = V_I8
+
+    def __init__(self, builder: Builder, fmt: Format) -> None:
+        self.builder, self.fmt = builder, fmt
+        self.split = fmt.block == INPUTS
+
+    def codes(self, planes: ir.Value, step: int) -> Chunks:
+        return [step_codes(self.builder, self.fmt, self.name, planes, step)]
+
+    def operands(self, codes: Chunks) -> list[Operand]:
+        return [(part,) for part in codes]
+
+    def loaded(self, places: Values) -> list[Operand]:
+        """Operands that lie at these places."""
+        return [(load(self.builder, place, self.byte),) for place in places]
+
+    def places(self, base: ir.Value, step: int) -> Values:
+        """Where the values of a step's operands lie."""
+        size = 4 * self.lanes
+        each = 64 // size * (2 if self.signed else 1)
+        return [plus(self.builder, base, size * (each * step + i)) for i in range(each)]
+
+    def finished(self, row: Row, parts: list[Chunks]) -> list[ir.Value]:
+        """Sums of a row's block, or of its halves, with what zeros take."""
+        sums = [self.joined(part) for part in parts]
+        if not zero_of(self.fmt) or self.signed:
+            return sums
+        words = ZEROS if self.split else (ALL_ZEROS,)
+        return [self._without_zeros(row, total, at) for total, at in zip(sums, words, strict=True)]
+
+    def _without_zeros(self, row: Row, total: ir.Value, at: int) -> ir.Value:
+        codes = splat(self.builder, load(self.builder, plus(self.builder, row.info, at), I32))
+        zeros = self.builder.mul(codes, constant_splat(zero_of(self.fmt), V_I32))
+        return self.builder.sub(total, zeros)
+
+    def tally(self) -> Tally:
+        return []
+
+    def count(self, tally: Tally, codes: Chunks) -> None:
+        """Add the codes of one step."""
+        for column in self._columns(codes):
+            tally[:] = [self.builder.add(tally[0], column)] if tally else [column]
+
+    def total(self, tally: Tally) -> ir.Value:
+        """The tally as <16 x i32>."""
+        return tally[0]
+
+    def joined(self, chunks: Chunks) -> ir.Value:
+        return chunks[0]
+
+    def add(self, left: Chunks, right: Chunks) -> Chunks:
+        return [self.builder.add(a, b) for a, b in zip(left, right, strict=True)]
+
+    def word(self, address: ir.Value, kind: ir.Type) -> ir.Value:
+        """Four bytes, repeated in all lanes of a chunk."""
+        repeated = splat(self.builder, load(self.builder, address, I32), self.lanes)
+        return self.builder.bitcast(repeated, kind)
+
+    def middles(self, row: Row, code_sums: ir.Value, half: int) -> Chunks:
+        """middle * C of both halves, or of one if each has its own scale."""
+        builder, sixteen = self.builder, constant_splat(16, V_I32)
+        middles = self.word(plus(builder, row.info, MIDDLES), V_I32)
+        pair = (code_sums, middles)
+        high = builder.mul(*(builder.ashr(value, sixteen) for value in pair))
+        if self.split and half:
+            return [high]
+        low = builder.mul(*(builder.ashr(builder.shl(value, sixteen), sixteen) for value in pair))
+        return [low] if self.split else [builder.add(low, high)]
+
+    def products(
+        self, source: Source, rows: list[Row], steps: range, half: int, sums: list[Chunks] | None
+    ) -> list[Chunks]:
+        """sums + factor * P of one half, per row."""
+        totals: Values = [ir.Constant(V_I32, None)] * len(rows)
+        for step in steps:
+            for j, column in enumerate(self._columns([codes for (codes,) in source(step)])):
+                for r, row in enumerate(rows):
+                    at = plus(self.builder, row.codes, 4 * step + j)
+                    code = splat(self.builder, self.builder.sext(load(self.builder, at, I8), I32))
+                    totals[r] = self.builder.add(totals[r], self.builder.mul(column, code))
+        return self.added(
+            sums,
+            [
+                self.times_factor([total], row, half)
+                for total, row in zip(totals, rows, strict=True)
+            ],
+        )
+
+    def added(self, sums: list[Chunks] | None, products: list[Chunks]) -> list[Chunks]:
+        if sums is None:
+            return products
+        return [self.add(a, b) for a, b in zip(sums, products, strict=True)]
+
+    def times_factor(self, chunks: Chunks, row: Row, half: int) -> Chunks:
+        kind = chunks[0].type
+        pair = self.word(plus(self.builder, row.info, FACTORS[half]), kind)
+        factor = self.builder.and_(pair, constant_splat(0xFFFF, kind))
+        return [self.builder.mul(chunk, factor) for chunk in chunks]
+
+    def _columns(self, codes: Chunks) -> Values:
+        """The codes of each of a step's four inputs, <16 x i32>."""
+        words = self.builder.bitcast(codes[0], V_I32)
+        low_byte = constant_splat(255, V_I32)
+        return [
+            self.builder.and_(self.builder.lshr(words, constant_splat(8 * j, V_I32)), low_byte)
+            for j in range(4)
+        ]
