@@ -58,6 +58,9 @@ SPEC_TYPES = (
 
 INJECTIONS = ("auto", "deferred", "immediate")
 
+MOST_TREE = 31
+"""Nodes of a tree that a device verifies at once, beside its root."""
+
 
 @dataclass(frozen=True, slots=True)
 class NgramOptions:
@@ -97,7 +100,7 @@ class SpecOptions:
     context: positions of the draft's cache; 0 = as the model's.
     threads, threads_batch: of the draft's passes; 0 = as the model's.
     width: tokens verified in a step; None = what pays at the moment, down to none.
-    tree: nodes verified in a step; 0 = a chain.
+    tree: nodes verified in a step, up to MOST_TREE; 0 = a chain.
     inject: when accepted tokens reach the draft's cache; it changes the speed only.
     synth_rates: instead of comparing, accept the i-th draft with this probability once those before
         it were; the text is then not real.
@@ -133,6 +136,11 @@ class SpecOptions:
         _one_of("inject", self.inject, INJECTIONS)
         for kind in self.types:
             _one_of("the type of drafting", kind, SPEC_TYPES)
+        if self.tree > MOST_TREE:
+            raise BadUsage(
+                f"a tree of {self.tree} nodes is over the {MOST_TREE} that are verified at once",
+                hint="ask for a smaller tree",
+            )
         if self.tree and self.synth_rates:
             raise BadUsage(
                 f"a tree of {self.tree} nodes cannot be accepted at random",

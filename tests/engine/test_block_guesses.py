@@ -32,6 +32,7 @@ from turbodflash_engine.drafters._base import Draft
 from turbodflash_engine.drafters._block.drafter import BlockDrafter
 from turbodflash_engine.drafters._guesses import CANDIDATES, draft_of, log_softmax
 from turbodflash_engine.drafters.dflash import Dflash2
+from turbodflash_engine.drafters.dspark import Dspark
 from turbodflash_engine.models._base import Model
 from turbodflash_kernels.device import Device, open_device
 
@@ -202,6 +203,9 @@ def test_a_smaller_markov_head_is_the_whole_one_with_rows_left_out(
     ]
     smaller = built(variant(pair, None, own), target, device)
     assert draft_after(smaller, target, TEXTS[1]).tokens == tuple(chain)
+    assert isinstance(smaller, Dspark)
+    weights = sum(each.data.nbytes for each in own)
+    assert smaller.nbytes - whole.nbytes >= weights - own[2].nbytes - w2.nbytes + 300 * 32 * 4
 
 
 # --- DFlash2 --------------------------------------------------------------------------------------

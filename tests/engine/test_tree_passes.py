@@ -13,6 +13,9 @@ from numpy.typing import NDArray
 from tests.engine.tiny_models import all_rows, golden, tiny
 from tests.kernels.devices import PRESENT, poisoned
 from turbodflash_engine import plugins
+from turbodflash_engine.errors import BadUsage
+from turbodflash_engine.options import MOST_TREE, SpecOptions
+from turbodflash_kernels.attend.launch import MOST_TREE_ROWS
 
 Floats = NDArray[np.float32]
 AROUND_A_CHUNK = (1, 117, 124, 127, 128)  # attention cuts keys at every 128th position
@@ -130,3 +133,10 @@ def test_what_is_no_tree_is_refused(parents: list[int], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         tried.model(tried.text[:3], parents=parents)
     assert tried.model.cache.length == 5
+
+
+def test_a_tree_that_no_device_verifies_is_refused_at_the_door() -> None:
+    assert MOST_TREE == MOST_TREE_ROWS - 1  # beside the root
+    assert SpecOptions(tree=MOST_TREE).tree == MOST_TREE
+    with pytest.raises(BadUsage, match="a tree of 32 nodes is over the 31"):
+        SpecOptions(tree=MOST_TREE + 1)
