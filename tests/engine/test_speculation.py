@@ -16,7 +16,7 @@ from tests.engine.toy import VOCAB, ScriptedDrafter, ToyModel, ToyTemplate, ToyT
 from turbodflash_engine.drafters._base import Draft
 from turbodflash_engine.errors import BadUsage
 from turbodflash_engine.events import Event, Finished, Speculation, Verified
-from turbodflash_engine.options import SampleOptions, SayOptions, SpecOptions
+from turbodflash_engine.options import MOST_TREE, SampleOptions, SayOptions, SpecOptions
 from turbodflash_engine.session import Session
 
 PROMPT = "ABCABC"
@@ -190,7 +190,7 @@ class Branching(ScriptedDrafter):
         return Draft(tuple(map(int, table[:, 0])), table, log_probs)
 
 
-@pytest.mark.parametrize("nodes", [1, 4, 16, 40])
+@pytest.mark.parametrize("nodes", [1, 4, 16, MOST_TREE])
 @pytest.mark.parametrize("capacity", [15, 18, 256])
 def test_a_tree_says_the_same_and_shows_the_drafter_its_path(nodes: int, capacity: int) -> None:
     plain = heard(session(capacity=capacity), max_tokens=-1 if capacity < 99 else 24)
