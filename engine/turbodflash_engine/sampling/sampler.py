@@ -55,18 +55,26 @@ class Sampler:
         Logits past the vocabulary (a table padded to a round size) are not looked at.
         """
         logits = logits[: len(self._all)]
+        if self._greedy:
+            return self._best(logits, position)
         if len(self._biased):
             logits = logits.copy()
             logits[self._biased] += self._bias
-        if self._greedy:
-            best = int(logits.argmax())
-            _check(logits[best], position)
-            return best
         _check(logits.max(), position)
         place = chain.Place(history, position, self.seed)
         with np.errstate(over="ignore"):  # a penalty may be large enough to forbid a token
             candidates = self.candidates(logits, place)
         return self._draw(candidates, place)
+
+    def _best(self, logits: NDArray[np.float32], position: int) -> int:
+        """The first of the largest; biases are lent to the logits, a copy would cost more."""
+        lent = logits[self._biased]
+        logits[self._biased] = lent + self._bias
+        best = int(logits.argmax())
+        peak = logits[best]
+        logits[self._biased] = lent
+        _check(peak, position)
+        return best
 
     def candidates(self, logits: Reals, place: chain.Place) -> Candidates:
         """What the chain leaves to draw from, before any bias."""
