@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from tests.engine.block_drafts import BONUS, PAIRS, SLIDING, TEXT, V1, Logits, built, variant
 from tests.engine.spec_runs import read_prompt, take_step
-from tests.engine.tiny_models import tiny
 from turbodflash_engine.drafters._block import context as context_module
 from turbodflash_engine.drafters._block.context import Context
 from turbodflash_engine.drafters._block.drafter import BlockDrafter
@@ -23,22 +22,6 @@ from turbodflash_kernels.device import Device, open_device
 
 WINDOW = 12  # of SLIDING
 ALL_SLIDE = {"dflash.attention.sliding_window_pattern": np.array([True, True])}
-
-
-@pytest.fixture(scope="module", params=["reference", "cpu"])
-def device(request: pytest.FixtureRequest) -> Device:
-    return open_device(request.param)
-
-
-@pytest.fixture(scope="module")
-def model(device: Device) -> Model:
-    return tiny("qwen3", device)
-
-
-@pytest.fixture
-def target(model: Model) -> Model:
-    model.cache.truncate(0)
-    return model
 
 
 def logits_after(

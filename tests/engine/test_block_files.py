@@ -34,22 +34,6 @@ SHORT = TEXT[:30]
 RNG = np.random.default_rng(7)
 
 
-@pytest.fixture(scope="module", params=["reference", "cpu"])
-def device(request: pytest.FixtureRequest) -> Device:
-    return open_device(request.param)
-
-
-@pytest.fixture(scope="module")
-def model(device: Device) -> Model:
-    return tiny("qwen3", device)
-
-
-@pytest.fixture
-def target(model: Model) -> Model:
-    model.cache.truncate(0)
-    return model
-
-
 @pytest.fixture(scope="module")
 def plain() -> tuple[Model, Device]:
     """Where nothing is computed."""

@@ -8,32 +8,15 @@ from numpy.typing import NDArray
 
 from tests.engine.block_drafts import PAIRS, SPARK, V2, Logits, built, spied
 from tests.engine.spec_runs import read_prompt, recorded, runs, take_step
-from tests.engine.tiny_models import tiny
 from turbodflash_engine.drafters.dflash import Dflash2
 from turbodflash_engine.drafters.dspark import Dspark
 from turbodflash_engine.models._base import Model
-from turbodflash_kernels.device import Device, open_device
+from turbodflash_kernels.device import Device
 
 ATOL = 2e-4  # as recorded
 PROMPTS = {run["prompt_name"]: run["prompt"] for run in runs(V2)}
 FEW_STEPS = 4  # of a run, where plain numpy computes it
 CALLS = (0, 3)
-
-
-@pytest.fixture(scope="module", params=["reference", "cpu"])
-def device(request: pytest.FixtureRequest) -> Device:
-    return open_device(request.param)
-
-
-@pytest.fixture(scope="module")
-def model(device: Device) -> Model:
-    return tiny("qwen3", device)
-
-
-@pytest.fixture
-def target(model: Model) -> Model:
-    model.cache.truncate(0)
-    return model
 
 
 def all_runs() -> list[tuple[str, int]]:

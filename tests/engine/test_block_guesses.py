@@ -27,32 +27,16 @@ from tests.engine.block_drafts import (
     variant,
 )
 from tests.engine.spec_runs import read_prompt
-from tests.engine.tiny_models import made, tiny
+from tests.engine.tiny_models import made
 from turbodflash_engine.drafters._base import Draft
 from turbodflash_engine.drafters._block.drafter import BlockDrafter
 from turbodflash_engine.drafters._guesses import CANDIDATES, draft_of, log_softmax
 from turbodflash_engine.drafters.dflash import Dflash2
 from turbodflash_engine.drafters.dspark import Dspark
 from turbodflash_engine.models._base import Model
-from turbodflash_kernels.device import Device, open_device
+from turbodflash_kernels.device import Device
 
 TEXTS = [TEXT[:30], TEXT[:75]]
-
-
-@pytest.fixture(scope="module", params=["reference", "cpu"])
-def device(request: pytest.FixtureRequest) -> Device:
-    return open_device(request.param)
-
-
-@pytest.fixture(scope="module")
-def model(device: Device) -> Model:
-    return tiny("qwen3", device)
-
-
-@pytest.fixture
-def target(model: Model) -> Model:
-    model.cache.truncate(0)
-    return model
 
 
 def draft_after(drafter: BlockDrafter, target: Model, text: list[int], width: int = 99) -> Draft:

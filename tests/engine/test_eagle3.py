@@ -9,33 +9,17 @@ import pytest
 from numpy.typing import NDArray
 
 from tests.engine.spec_runs import draft_for, read_prompt, recorded, runs, take_step, tiny_draft
-from tests.engine.tiny_models import Made, made, tensors_of, tiny
+from tests.engine.tiny_models import Made, made, tensors_of
 from turbodflash_engine.drafters.eagle3 import Eagle3
 from turbodflash_engine.errors import BadModel
 from turbodflash_engine.metadata import Metadata
 from turbodflash_engine.models._base import CachePlan, Model
 from turbodflash_engine.options import SpecOptions
-from turbodflash_kernels.device import Device, open_device
+from turbodflash_kernels.device import Device
 
 SHARED, OWN = "eagle3--qwen3", "eagle3-d2t--qwen3"
 ATOL = 2e-4  # as recorded
 PROMPTS = {run["prompt_name"]: run["prompt"] for run in runs(SHARED)}
-
-
-@pytest.fixture(scope="module", params=["reference", "cpu"])
-def device(request: pytest.FixtureRequest) -> Device:
-    return open_device(request.param)
-
-
-@pytest.fixture(scope="module")
-def model(device: Device) -> Model:
-    return tiny("qwen3", device)
-
-
-@pytest.fixture
-def target(model: Model) -> Model:
-    model.cache.truncate(0)
-    return model
 
 
 def eagle(pair: str, target: Model, device: Device, **options: Any) -> Eagle3:

@@ -11,31 +11,12 @@ from typing import Any
 import pytest
 
 import turbodflash_engine
-from tests.engine.toy import ScriptedDrafter, ToyModel, ToyTemplate, ToyTokenizer
+from tests.engine.toy import TOY_INFO, ScriptedDrafter, ToyModel, ToyTemplate, ToyTokenizer
 from turbodflash_engine.errors import BadUsage, DoesNotFit
 from turbodflash_engine.events import Event, Finished, Progress, Started, Text, Verified
-from turbodflash_engine.info import Memory, ModelInfo
 from turbodflash_engine.options import LoadOptions, SampleOptions, SayOptions, SpecOptions
 from turbodflash_engine.session import Session
 
-INFO = ModelInfo(
-    name="toy",
-    path=Path("toy.gguf"),
-    architecture="toy",
-    file_type="F32",
-    file_bytes=0,
-    parameters=0,
-    layers=1,
-    context=64,
-    trained_context=64,
-    device="none",
-    cache_type_k="f32",
-    cache_type_v="f32",
-    has_template=True,
-    sample_defaults=SampleOptions(),
-    sample_keys=(),
-    memory=Memory(0, 0, 0),
-)
 SEEDED = SampleOptions(seed=42)
 
 
@@ -53,7 +34,7 @@ class Conversation:
             self.model,
             ToyTokenizer(),
             ToyTemplate(),
-            INFO,
+            TOY_INFO,
             self.drafter,
             chunk=8,
             spec=SpecOptions(width=99),
@@ -103,7 +84,7 @@ def test_template_variables_win_over_the_option() -> None:
             return super().render(messages)
 
     template = Watching()
-    session = Session(ToyModel(), ToyTokenizer(), template, INFO)
+    session = Session(ToyModel(), ToyTokenizer(), template, TOY_INFO)
     turn = [{"role": "user", "content": "A"}]
     list(session.chat(turn, say()))
     assert template.variables == {}
@@ -117,7 +98,7 @@ def test_thoughts_are_told_apart_in_a_chat_only() -> None:
     whole = text_of(Conversation().heard("ABC"))
     template = ToyTemplate()
     template.thought_marks = (whole[:2], whole[5])
-    session = Session(ToyModel(), ToyTokenizer(), template, INFO)
+    session = Session(ToyModel(), ToyTokenizer(), template, TOY_INFO)
     turn = [{"role": "user", "content": "ABC"}]
     told = [event for event in session.chat(turn, say()) if isinstance(event, Text)]
     thought = "".join(event.piece for event in told if event.thought)

@@ -9,11 +9,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.engine.toy import VOCAB, ScriptedDrafter, ToyModel, ToyOutput, ToyTemplate, ToyTokenizer
+from tests.engine.toy import (
+    TOY_INFO,
+    VOCAB,
+    ScriptedDrafter,
+    ToyModel,
+    ToyOutput,
+    ToyTemplate,
+    ToyTokenizer,
+)
 from turbodflash_engine.errors import BadUsage
-from turbodflash_engine.info import DraftInfo, Memory, ModelInfo
+from turbodflash_engine.info import DraftInfo, Memory
 from turbodflash_engine.loading import Loaded
-from turbodflash_engine.options import LoadOptions, SampleOptions, SpecOptions
+from turbodflash_engine.options import LoadOptions, SpecOptions
 from turbodflash_engine.speculating import Prompt, bench, measure_speculation
 from turbodflash_engine.speculating.bench import PROMPT_TURNS
 
@@ -38,25 +46,7 @@ class Inexact(ToyModel):
 
 
 def loaded(model: ToyModel, drafter: ScriptedDrafter, **draft: Any) -> Any:
-    info = ModelInfo(
-        name="toy",
-        path=Path("toy.gguf"),
-        architecture="toy",
-        file_type="F32",
-        file_bytes=0,
-        parameters=0,
-        layers=1,
-        context=256,
-        trained_context=256,
-        device="none",
-        cache_type_k="f32",
-        cache_type_v="f32",
-        has_template=True,
-        sample_defaults=SampleOptions(),
-        sample_keys=(),
-        memory=Memory(0, 0, 0),
-        draft=DRAFT._replace(**draft),
-    )
+    info = TOY_INFO._replace(context=256, trained_context=256, draft=DRAFT._replace(**draft))
     return Loaded(model, Tokenizer(), ToyTemplate(), info, None, drafter)  # type: ignore[arg-type]
 
 

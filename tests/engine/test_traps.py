@@ -37,22 +37,6 @@ EAGLES = ("eagle3--qwen3", "eagle3-d2t--qwen3")
 BAD = (np.nan, np.inf, 1e6, 3e38)
 
 
-@pytest.fixture(scope="module", params=["reference", "cpu"])
-def device(request: pytest.FixtureRequest) -> Device:
-    return open_device(request.param)
-
-
-@pytest.fixture(scope="module")
-def model(device: Device) -> Model:
-    return tiny("qwen3", device)
-
-
-@pytest.fixture
-def target(model: Model) -> Model:
-    model.cache.truncate(0)
-    return model
-
-
 def plain_text(target: Model, prompt: Sequence[int], count: int) -> list[int]:
     """What the model says by itself."""
     target.cache.truncate(0)

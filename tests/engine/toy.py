@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,6 +13,8 @@ from numpy.typing import NDArray
 
 from turbodflash_engine.cache import Cache
 from turbodflash_engine.drafters._base import Draft
+from turbodflash_engine.info import Memory, ModelInfo
+from turbodflash_engine.options import SampleOptions
 
 VOCAB = 64
 BOS, EOS, EOT = 0, 1, 2
@@ -151,3 +154,23 @@ class ScriptedDrafter:
 
     def truncate(self, length: int) -> None:
         del self.seen[length:]
+
+
+TOY_INFO = ModelInfo(
+    name="toy",
+    path=Path("toy.gguf"),
+    architecture="toy",
+    file_type="F32",
+    file_bytes=0,
+    parameters=0,
+    layers=1,
+    context=64,
+    trained_context=64,
+    device="none",
+    cache_type_k="f32",
+    cache_type_v="f32",
+    has_template=True,
+    sample_defaults=SampleOptions(),
+    sample_keys=(),
+    memory=Memory(0, 0, 0),
+)
