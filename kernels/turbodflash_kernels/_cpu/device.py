@@ -98,6 +98,10 @@ class CpuDevice(Device):
         self.flush()
         return array
 
+    def copy(self, target: NDArray[Any], source: NDArray[Any]) -> None:
+        self.flush()
+        np.copyto(target, source)
+
     def pack(self, parts: Sequence[Part], cols: int) -> weight.CpuWeight:
         return weight.pack(parts, cols, self.library, self._memory, self._submit)
 

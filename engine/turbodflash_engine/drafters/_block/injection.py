@@ -53,7 +53,7 @@ class Injection:
         ]
         self._full = self._all[:1] if full else []
         self._threads = threads
-        self._rows = self._room(ROOM)
+        self._make_room(ROOM)
 
     @property
     def nbytes(self) -> int:
@@ -69,12 +69,11 @@ class Injection:
     def hold(self, at: int, taps: Sequence[Array], count: int) -> None:
         """The first `count` rows of the taps wait as rows `at` and on; those before it stay."""
         if at + count > self._rows.shape[0]:
-            grown = self._room(at + count)
+            before = self._rows
+            self._make_room(at + count)
             if at:
-                self._device.copy(grown[:at], self._rows[:at])
-            self._rows = grown
-        for index, tap in enumerate(taps):
-            columns = self._rows[:, index * self._width : (index + 1) * self._width]
+                self._device.copy(self._rows[:at], before[:at])
+        for columns, tap in zip(self._tapped, taps, strict=True):
             self._device.copy(columns[at : at + count], tap[:count])
 
     def run(self, start: int, stop: int, position: int, *, sliding: bool) -> None:
@@ -91,10 +90,14 @@ class Injection:
         for layers in self._all if sliding else self._full:
             layers(fused, positions)
 
-    def _room(self, rows: int) -> Array:
+    def _make_room(self, rows: int) -> None:
         """An empty buffer of so many rows at least; steps that name another are forgotten."""
+        self._rows = self._device.empty((-(-rows // ROOM) * ROOM, self._fused), np.float32)
+        self._tapped = [
+            self._rows[:, first : first + self._width]
+            for first in range(0, self._fused, self._width)
+        ]
         self._steps: Steps[_Key, None] = Steps(self._device, self._step, self._threads)
-        return self._device.empty((-(-rows // ROOM) * ROOM, self._fused), np.float32)
 
 
 class _Layers:
