@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.engine.test_session import INFO, end_of, text_of
-from tests.engine.toy import VOCAB, ScriptedDrafter, ToyModel, ToyTemplate, ToyTokenizer
+from tests.engine.test_session import end_of, text_of
+from tests.engine.toy import TOY_INFO, VOCAB, ScriptedDrafter, ToyModel, ToyTemplate, ToyTokenizer
 from turbodflash_engine.drafters._base import Draft
 from turbodflash_engine.errors import BadUsage
 from turbodflash_engine.events import Event, Finished, Speculation, Verified
@@ -52,7 +52,7 @@ def heard(session: Session, prompt: str = PROMPT, **options: Any) -> list[Event]
 
 
 def session(drafter: Any = None, spec: SpecOptions | None = None, **model: Any) -> Session:
-    parts = (ToyModel(**model), ToyTokenizer(), ToyTemplate(), INFO, drafter)
+    parts = (ToyModel(**model), ToyTokenizer(), ToyTemplate(), TOY_INFO, drafter)
     return Session(*parts, chunk=8, spec=spec or SpecOptions(width=16), clock=Clock())
 
 
