@@ -37,7 +37,6 @@ def spec_options(draft: DraftFlags, ngram: NgramFlags) -> SpecOptions | None:
         "n_max": draft.n_max,
         "n_min": draft.n_min,
         "p_min": draft.p_min,
-        "p_split": draft.p_split,
         "context": draft.draft_context,
         "threads": _threads(draft.draft_threads),
         "threads_batch": _threads(draft.draft_threads_batch),

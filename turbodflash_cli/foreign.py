@@ -25,6 +25,7 @@ IGNORED = _spread(
         "-dt --defrag-thold -ctxcp --ctx-checkpoints --swa-checkpoints": 1,
         "-cram --cache-ram": 1,
         "-sm --split-mode -ts --tensor-split -mg --main-gpu": 1,
+        "--spec-draft-p-split --draft-p-split": 1,
         "-devd --device-draft --spec-draft-device": 1,
         "-cmoe --cpu-moe -cmoed --cpu-moe-draft --spec-draft-cpu-moe": 0,
         "-ncmoe --n-cpu-moe -ncffn --n-cpu-ffn": 1,

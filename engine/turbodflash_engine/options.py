@@ -111,7 +111,6 @@ class SpecOptions:
     n_max: int | None = None
     n_min: int = 0
     p_min: float = 0.0
-    p_split: float = 0.1
     context: int = 0
     threads: int = 0
     threads_batch: int = 0
@@ -129,8 +128,7 @@ class SpecOptions:
     def __post_init__(self) -> None:
         for name in ("n_max", "n_min", "context", "threads", "threads_batch", "width", "tree"):
             _at_least(name, getattr(self, name), 0)
-        for name in ("p_min", "p_split"):
-            _probability(name, getattr(self, name))
+        _probability("p_min", self.p_min)
         for rate in self.synth_rates:
             _probability("a rate of synthetic acceptance", rate)
         _one_of("inject", self.inject, INJECTIONS)

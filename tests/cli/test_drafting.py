@@ -65,7 +65,7 @@ class TestWhatIsAsked:
         found = spec(
             program,
             *("-md", draft, "--draft-max", "15", "--spec-draft-n-min", "2", "--draft-p-min", "0.3"),
-            *("--draft-p-split", "0.2", "-cd", "4k", "-td", "2", "-tbd", "-1", "-ctkd", "f32"),
+            *("-cd", "4k", "-td", "2", "-tbd", "-1", "-ctkd", "f32"),
             *("-ctvd", "f32", "--spec-width", "8", "--spec-tree", "16", "--dflash-inject", "1"),
             *("-ngld", "0"),
         )
@@ -74,7 +74,6 @@ class TestWhatIsAsked:
             n_max=15,
             n_min=2,
             p_min=0.3,
-            p_split=0.2,
             context=4096,
             threads=2,
             threads_batch=0,

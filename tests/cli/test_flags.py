@@ -61,7 +61,6 @@ READ: dict[str, list[tuple[str, Any]]] = {
     "n_max": [("16", 16), ("0", 0)],
     "n_min": [("3", 3)],
     "p_min": [("0.75", 0.75), ("0", 0.0)],
-    "p_split": [("0.1", 0.1)],
     "width": [("auto", -1), ("-1", -1), ("8", 8), ("0", 0)],
     "tree": [("16", 16)],
     "inject": [("deferred", "deferred"), ("1", "deferred"), ("0", "immediate"), ("AUTO", "auto")],

@@ -120,18 +120,6 @@ class DraftFlags(Group):
             default="0",
         ),
     ] = None
-    p_split: Annotated[
-        float | None,
-        flag(
-            "--spec-draft-p-split",
-            "--draft-p-split",
-            help="Accepted; trees are grown by --spec-tree.",
-            metavar="P",
-            parse=number(low=0, high=1),
-            env="LLAMA_ARG_SPEC_DRAFT_P_SPLIT",
-            default="0.1",
-        ),
-    ] = None
     width: Annotated[
         int | None,
         flag(
