@@ -17,7 +17,7 @@ from turbodflash_kernels.planar import Format
 
 T = TypeVar("T")
 
-DEVICES = ("cpu", "reference")
+DEVICES = ("cpu", "gpu", "reference")
 
 KV_BYTES = {"f32": 4.0, "f16": 2.0}
 """Formats that keys and values can be stored in, and the bytes of one number."""
@@ -195,7 +195,22 @@ def open_device(
         from turbodflash_kernels._cpu.device import CpuDevice
 
         return CpuDevice(threads, threads_batch, compiling)
+    if name == "gpu":
+        return _open_gpu()
     raise NoDevice(f"no device named {name!r}", hint=f"there are: {', '.join(DEVICES)}")
+
+
+def _open_gpu() -> Device:
+    try:
+        from turbodflash_kernels._gpu.device import GpuDevice
+    except ModuleNotFoundError as error:
+        if error.name not in ("torch", "triton"):
+            raise
+        raise NoDevice(
+            f"a GPU needs the package {error.name}, which is not installed",
+            hint='install it with: pip install "turbodflash[gpu]"',
+        ) from None
+    return GpuDevice.open()
 
 
 def _implementation(op: str, implementation: str) -> ModuleType | None:

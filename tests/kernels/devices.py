@@ -2,26 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib import import_module
-from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+import turbodflash_kernels
 from turbodflash_kernels import every_op
-from turbodflash_kernels._reference import ReferenceDevice
+from turbodflash_kernels._reference import ReferenceDevice, ReferenceWeight
 from turbodflash_kernels.cases import Case, Values
 from turbodflash_kernels.device import Device, open_device
 from turbodflash_kernels.linear import ref as linear
+from turbodflash_kernels.op import Part
 
-PRESENT = ["reference", *(["cpu"] if find_spec("turbodflash_kernels._cpu.device") else [])]
+PRESENT = ["reference", "cpu"]
+IN_THE_MAKING = ["gpu"]  # its ops are swept one by one as they come
+
+ROOT = Path(turbodflash_kernels.__file__).parent
 
 EVERY_CASE = [
     (op, case)
     for op in every_op()
     for case in import_module(f"turbodflash_kernels.{op}.cases").CASES
+]
+
+SWEPT = [
+    (op, case, device)
+    for op, case in EVERY_CASE
+    for device in [*PRESENT, *IN_THE_MAKING]
+    if device in PRESENT or (ROOT / op / f"{device}.py").exists()
 ]
 
 
@@ -42,6 +54,8 @@ def truth() -> Device:
 
 def yardstick(name: str, case: Case) -> Device:
     """Plain arithmetic in the precision that a device promises."""
+    if name == "gpu":
+        return HalfPrecision()
     rounds = name != "reference" and case.lossy_weights
     return RoundedActivations() if rounds else ReferenceDevice()
 
@@ -60,6 +74,41 @@ class RoundedActivations(ReferenceDevice):
             )
 
         return rounded
+
+
+class HalfPrecision(ReferenceDevice):
+    """float32, but what a tensor core multiplies is rounded to float16: weights and activations of
+    `linear`, unless all weights are float32."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rounded: list[ReferenceWeight] = []
+
+    def pack(self, parts: Sequence[Part], cols: int) -> ReferenceWeight:
+        packed = super().pack(parts, cols)
+        row = 0
+        for part in parts:
+            if part.format.dense != "f32":
+                rows = packed.values[row : row + part.rows]
+                rows[:] = in_half(rows)
+                self.rounded.append(packed)
+            row += part.rows
+        return packed
+
+    def bind(self, op: str, /, **static: Any) -> Callable[..., Any]:
+        bound = super().bind(op, **static)
+        if op != "linear" or not any(static["weight"] is weight for weight in self.rounded):
+            return bound
+        weight, prologue, bias = static["weight"], static["prologue"], static["bias"]
+
+        def rounded(x: NDArray[Any], residual: NDArray[Any] | None = None) -> NDArray[Any]:
+            return linear.product(in_half(linear.activations(x, prologue)), weight, bias, residual)
+
+        return rounded
+
+
+def in_half(x: NDArray[Any]) -> NDArray[Any]:
+    return x.astype(np.float16).astype(x.dtype)
 
 
 def round_to_8_bits(x: NDArray[Any]) -> NDArray[Any]:

@@ -20,7 +20,7 @@ from turbodflash_kernels.errors import NoDevice, NoKernel
 def test_an_unknown_device_is_a_sentence_that_lists_the_known_ones() -> None:
     with pytest.raises(NoDevice, match="no device named 'tpu'") as caught:
         open_device("tpu")
-    assert caught.value.hint == "there are: cpu, reference"
+    assert caught.value.hint == "there are: cpu, gpu, reference"
 
 
 def test_an_op_without_an_implementation_says_why() -> None:

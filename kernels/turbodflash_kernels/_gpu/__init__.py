@@ -1,0 +1,1 @@
+"""The GPU device: Triton kernels on torch tensors."""

@@ -1,0 +1,165 @@
+"""The GPU device: ops launch Triton kernels on a stream; reading waits for them.
+
+Where TRITON_INTERPRET=1 is set before this module is imported, the same kernels run interpreted, on
+tensors in the host's memory: slow, for tests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, NamedTuple, TypeVar
+
+import numpy as np
+import torch
+import triton
+from numpy.typing import DTypeLike, NDArray
+
+from turbodflash_kernels._gpu import kv, weight
+from turbodflash_kernels._gpu.launching import Launch, Recorder, launch_now
+from turbodflash_kernels.device import Device
+from turbodflash_kernels.errors import NoDevice
+from turbodflash_kernels.op import Part
+from turbodflash_kernels.planar import Format
+
+T = TypeVar("T")
+
+OLDEST = 80  # compute capability: tensor cores with 16-bit floats, asynchronous copies
+FEW_ROWS = 32  # up to here a pass decodes or verifies; beyond, it reads a prompt
+
+
+class Card(NamedTuple):
+    """What kernels are shaped by.
+
+    capability: 90 for compute capability 9.0. sms: multiprocessors. shared: bytes a block may use.
+    """
+
+    name: str
+    capability: int
+    sms: int
+    shared: int
+
+
+KNOWN_CARDS = {
+    80: Card("A100", 80, 108, 166_912),
+    86: Card("RTX 3090", 86, 82, 101_376),
+    89: Card("RTX 4090", 89, 128, 101_376),
+    90: Card("H200", 90, 132, 232_448),
+    100: Card("B200", 100, 148, 232_448),
+    120: Card("RTX 5090", 120, 170, 101_376),
+}
+"""A card of each capability that kernels are compiled for ahead of time."""
+
+INTERPRETED = KNOWN_CARDS[89]._replace(name="interpreted")
+
+
+class GpuDevice(Device):
+    """Kernels of each op's gpu.py.
+
+    Arrays are torch tensors. Use `GpuDevice.open` for the card of this machine, and
+    `GpuDevice.compiling` to learn what would be launched on another.
+    """
+
+    name: ClassVar[str] = "gpu"
+    implementations: ClassVar[tuple[str, ...]] = ("gpu",)
+
+    def __init__(self, card: Card, place: torch.device, launch: Launch) -> None:
+        self.card, self.place, self.launch = card, place, launch
+
+    @classmethod
+    def open(cls, index: int = 0) -> GpuDevice:
+        """Raises NoDevice with the reason when this machine has no card that will do."""
+        if interpreting():
+            return cls(INTERPRETED, torch.device("cpu"), launch_now)
+        if not torch.cuda.is_available():
+            raise NoDevice("there is no CUDA device here", hint="use -ngl 0 to compute on the CPU")
+        found: Any = torch.cuda.get_device_properties(index)
+        capability = 10 * found.major + found.minor
+        if capability < OLDEST:
+            raise NoDevice(
+                f"the {found.name} has compute capability {found.major}.{found.minor}; "
+                f"8.0 is the oldest that is supported",
+                hint="use -ngl 0 to compute on the CPU",
+            )
+        card = Card(
+            found.name,
+            capability,
+            found.multi_processor_count,
+            found.shared_memory_per_block_optin,
+        )
+        return cls(card, torch.device("cuda", index), launch_now)
+
+    @classmethod
+    def compiling(cls, capability: int) -> tuple[GpuDevice, Recorder]:
+        """A device that computes nothing: the recorder learns what would be launched."""
+        recorder = Recorder()
+        return cls(KNOWN_CARDS[capability], torch.device("meta"), recorder), recorder
+
+    @property
+    def computes(self) -> bool:
+        """False of a device that only records: its arrays have shapes and no contents."""
+        return self.place.type != "meta"
+
+    def describe(self) -> str:
+        major, minor = divmod(self.card.capability, 10)
+        return f"gpu {self.card.name}, compute capability {major}.{minor}"
+
+    # -- memory ----------------------------------------------------------------------------------
+
+    def empty(self, shape: tuple[int, ...], dtype: DTypeLike) -> torch.Tensor:
+        array = torch.empty(shape, dtype=torch_type(dtype), device=self.place)
+        if self.poison and array.dtype.is_floating_point:
+            array.fill_(torch.nan)
+        return array
+
+    scratch = empty
+
+    def zeros(self, shape: tuple[int, ...], dtype: DTypeLike) -> torch.Tensor:
+        return torch.zeros(shape, dtype=torch_type(dtype), device=self.place)
+
+    def upload(self, values: NDArray[Any]) -> torch.Tensor:
+        host = torch.from_numpy(np.array(values, order="C"))
+        return host if self.place.type == "cpu" else host.to(self.place)
+
+    def read(self, array: torch.Tensor) -> NDArray[Any]:
+        return array.cpu().numpy()
+
+    def write(self, array: torch.Tensor, values: NDArray[Any]) -> None:
+        array.copy_(torch.from_numpy(np.ascontiguousarray(values)))
+
+    def copy(self, target: torch.Tensor, source: torch.Tensor) -> None:
+        target.copy_(source)
+
+    def flush(self) -> None:
+        if self.place.type == "cuda":
+            torch.cuda.synchronize(self.place)
+
+    def pack(self, parts: Sequence[Part], cols: int) -> weight.GpuWeight:
+        return weight.pack(parts, cols, self)
+
+    def bytes_per_weight(self, format: Format) -> float:
+        return weight.bytes_per_weight(format)
+
+    def kv(
+        self,
+        format_k: str,
+        format_v: str,
+        positions: int,
+        kv_heads: int,
+        head_dim_k: int,
+        head_dim_v: int,
+    ) -> kv.GpuKV:
+        return kv.make(format_k, format_v, positions, kv_heads, head_dim_k, head_dim_v, self)
+
+    # -- recording -------------------------------------------------------------------------------
+
+    def capture(self, step: Callable[[], T], threads: int = 0) -> Callable[[], T]:
+        return step
+
+
+def interpreting() -> bool:
+    """Whether kernels run in Triton's interpreter."""
+    return bool(triton.knobs.runtime.interpret)
+
+
+def torch_type(dtype: DTypeLike) -> torch.dtype:
+    return torch.from_numpy(np.empty(0, dtype)).dtype
