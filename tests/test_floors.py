@@ -41,6 +41,8 @@ ENGINE = (  # lowest first; a part may import itself and what stands in a row be
     {"drafters"},
     {"decode"},
     {"pairing"},
+    {"opening"},
+    {"sizing"},
     {"loading", "inspect"},
     {"session"},
     {"measuring", "speculating"},

@@ -33,11 +33,15 @@ FILE_TYPES = {
 
 
 class Memory(NamedTuple):
-    """Bytes. scratch: what a pass of the largest size needs."""
+    """Bytes. scratch: what a pass of the largest size needs.
+
+    host: what stays beside them in the memory of the process, such as the tokenizer.
+    """
 
     weights: int
     cache: int
     scratch: int
+    host: int = 0
 
 
 class DraftInfo(NamedTuple):

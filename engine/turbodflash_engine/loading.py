@@ -3,28 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import ExitStack
 from threading import Lock
 from typing import TYPE_CHECKING, NamedTuple
 
-from turbodflash_engine import plugins
 from turbodflash_engine.decode.warming import warm_up
 from turbodflash_engine.drafters._base import Drafter, NoDrafter
-from turbodflash_engine.errors import BadModel, Unknown
+from turbodflash_engine.errors import BadModel
 from turbodflash_engine.events import Progress
-from turbodflash_engine.gguf import GgufFile, open_gguf
+from turbodflash_engine.gguf import GgufFile
 from turbodflash_engine.info import FILE_TYPES, ModelInfo
-from turbodflash_engine.layers.rope import RopeOverrides
-from turbodflash_engine.layers.tensors import Info, Tensors
-from turbodflash_engine.memory import Beside, Plan, free_bytes, plan_memory
+from turbodflash_engine.memory import Plan, Room, Wish, free_bytes, plan_memory
 from turbodflash_engine.metadata import Metadata
-from turbodflash_engine.models._base import Architecture, CachePlan, Config, Model
+from turbodflash_engine.models._base import CachePlan, Config, Model
+from turbodflash_engine.opening import Files, Found, open_files
 from turbodflash_engine.options import LoadOptions, SpecOptions
-from turbodflash_engine.pairing import DraftFile, draft_info, one_of, open_draft, rules
-from turbodflash_engine.quant import WeightType, weight_type
+from turbodflash_engine.pairing import DraftFile, draft_info, one_of, rules
 from turbodflash_engine.sampling.defaults import sample_defaults
-from turbodflash_engine.tokenizer.templates import template_source
-from turbodflash_kernels.device import KV_BYTES, Device, open_device
+from turbodflash_engine.sizing import check_cache_types, needs_of
+from turbodflash_kernels.device import Device, open_device
 
 if TYPE_CHECKING:
     from turbodflash_engine.tokenizer import Tokenizer
@@ -51,65 +47,19 @@ def load(options: LoadOptions, progress: Report | None = None) -> Loaded:
     `progress` is called from several threads, one at a time.
     """
     report = progress or (lambda event: None)
-    spec = options.spec or SpecOptions()
-    for format in (
-        options.cache_type_k,
-        options.cache_type_v,
-        spec.cache_type_k,
-        spec.cache_type_v,
-    ):
-        _kv_bytes(format)
+    check_cache_types(options)
     meter = _Meter(report)
-    with ExitStack() as files:
-        draft = open_draft(spec, meter.add)
-        if draft:
-            files.enter_context(draft.file)
-            meter.expect(draft.file)
-        file = files.enter_context(open_gguf(options.model))
-        meter.expect(file)
-        found = _read(file, options, meter)
-        if draft:
-            draft.check(file.metadata, found.config, spec)
-        loaded = _build(found, draft, options, report)
+    with open_files(options, meter.expect, meter.add) as files:
+        loaded = _build(files.model, files.draft, options, report)
     if options.warmup:
         warm_up(loaded.model, loaded.drafter or NoDrafter(), max(loaded.tokenizer.bos_id, 0))
     return loaded
 
 
-class _Found(NamedTuple):
-    """What a model's file holds, whole and of the right shapes."""
-
-    file: GgufFile
-    architecture: Architecture
-    config: Config
-    tensors: Tensors
-    template: str
-
-
-def _read(file: GgufFile, options: LoadOptions, meter: _Meter) -> _Found:
-    architecture = _architecture(file.metadata)
-    own_template = file.metadata.get("tokenizer.chat_template", "")
-    template = template_source(options.chat_template, own_template)
-    config: Config = architecture.read(file.metadata, _rope_overrides(options))
-    tensors = Tensors(file.tensors, str(file.path), _type_of, meter.add)
-    tensors.check(architecture.layout(config, tensors))
-    return _Found(file, architecture, config, tensors, template)
-
-
-def _build(found: _Found, draft: DraftFile | None, options: LoadOptions, report: Report) -> Loaded:
+def _build(found: Found, draft: DraftFile | None, options: LoadOptions, report: Report) -> Loaded:
     spec = options.spec or SpecOptions()
-    kv_bytes = (_kv_bytes(options.cache_type_k), _kv_bytes(options.cache_type_v))
     device = open_device(options.device, options.threads, options.threads_batch, _Compiling(report))
-    beside = draft.beside(device, spec) if draft else Beside()
-    plan = plan_memory(
-        found.config,
-        weights=found.tensors.weight_bytes(device.bytes_per_weight),
-        kv_bytes=kv_bytes,
-        context=options.context,
-        rows=min(options.batch, options.ubatch),
-        free=free_bytes(),
-        draft=beside,
-    )
+    plan = _plan(found, draft, options, device)
     cache = CachePlan(plan.context, options.cache_type_k, options.cache_type_v)
     model = found.architecture.build(found.config, found.tensors, device, cache)
     drafters = rules(spec)
@@ -121,10 +71,17 @@ def _build(found: _Found, draft: DraftFile | None, options: LoadOptions, report:
     _check_vocabulary(found.file, tokenizer, model)
     info = _info(options, found.file, found.config, plan, device)
     if drafter:
-        info = info._replace(draft=draft_info(drafter, draft, spec, beside, plan.context))
+        info = info._replace(draft=draft_info(drafter, draft, spec, plan.draft, plan.context))
     if draft:
         info = info._replace(notes=info.notes + draft.notes(model.shared))
     return Loaded(model, tokenizer, template, info, device, drafter)
+
+
+def _plan(found: Found, draft: DraftFile | None, options: LoadOptions, device: Device) -> Plan:
+    """Raises DoesNotFit."""
+    load = needs_of(Files(found, draft), options, device)
+    wish = Wish(found.config.context, options.context, fit=options.fit)
+    return plan_memory(load, wish, Room(free_bytes()))
 
 
 def _speech(meta: Metadata, template: str) -> tuple[Tokenizer, ChatTemplate]:
@@ -168,38 +125,6 @@ def _info(
         memory=plan.memory,
         notes=plan.notes,
     )
-
-
-def _architecture(meta: Metadata) -> Architecture:
-    name = meta.architecture
-    try:
-        found: Architecture = plugins.find("models", name)
-    except Unknown:
-        raise BadModel(
-            f"architecture {name!r} is not supported",
-            hint=f"supported are: {', '.join(plugins.names('models'))}",
-        ) from None
-    return found
-
-
-def _rope_overrides(options: LoadOptions) -> RopeOverrides:
-    return RopeOverrides(
-        scaling=options.rope_scaling,
-        factor=options.rope_scale,
-        freq_base=options.rope_freq_base,
-        freq_scale=options.rope_freq_scale,
-        original_context=options.yarn_orig_ctx,
-    )
-
-
-def _kv_bytes(format: str) -> float:
-    if format not in KV_BYTES:
-        raise Unknown("cache type", format, tuple(KV_BYTES))
-    return KV_BYTES[format]
-
-
-def _type_of(info: Info) -> WeightType:
-    return weight_type(info.type, info.name)
 
 
 def _file_type(file: GgufFile) -> str:

@@ -161,6 +161,7 @@ class LoadOptions:
     batch, ubatch: a prompt is computed in passes of the smaller of the two, in tokens.
     chat_template: Jinja text or the name of a built-in template; None = the file's own.
     spec: how tokens are drafted; None = plain decoding.
+    fit: a context of 0 is cut to what fits into memory; False = it is refused.
     """
 
     model: Path
@@ -180,6 +181,7 @@ class LoadOptions:
     chat_template: str | None = None
     warmup: bool = True
     spec: SpecOptions | None = None
+    fit: bool = True
 
     def __post_init__(self) -> None:
         for name in ("context", "threads", "threads_batch"):

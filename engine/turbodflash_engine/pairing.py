@@ -13,13 +13,13 @@ from turbodflash_engine.errors import BadModel, BadUsage
 from turbodflash_engine.gguf import GgufFile, open_gguf
 from turbodflash_engine.info import DraftInfo, Memory
 from turbodflash_engine.layers.tensors import Info, Tensors
-from turbodflash_engine.memory import Beside, rounded
+from turbodflash_engine.memory import rounded
 from turbodflash_engine.metadata import Metadata
 from turbodflash_engine.models._base import CachePlan, Form, Shared
 from turbodflash_engine.options import SPEC_TYPES, SpecOptions
 from turbodflash_engine.quant import weight_type
 from turbodflash_engine.tokenizer.pairing import check_same_tokens
-from turbodflash_kernels.device import KV_BYTES, Device
+from turbodflash_kernels.device import Device
 
 _SIMPLE = "draft_model"
 """The module that takes any model; it is asked last whether a file is of its kind."""
@@ -44,16 +44,6 @@ class DraftFile:
     def notes(self, target: Shared) -> tuple[str, ...]:
         """Sentences on this pair that a person should read."""
         return self.kind.notes(self.config, self.tensors, target)
-
-    def beside(self, device: Device, options: SpecOptions) -> Beside:
-        """The memory that it will take beside the model."""
-        values = self.config.kv_values
-        formats = (options.cache_type_k, options.cache_type_v)
-        per_position = sum(
-            count * KV_BYTES[format] for count, format in zip(values, formats, strict=True)
-        )
-        weights = self.tensors.weight_bytes(device.bytes_per_weight)
-        return Beside(weights, per_position, rounded(options.context))
 
     def build(
         self, device: Device, target: Shared, positions: int, options: SpecOptions
@@ -104,15 +94,15 @@ def one_of(drafters: list[Drafter]) -> Drafter | None:
 
 
 def draft_info(
-    drafter: Drafter, draft: DraftFile | None, spec: SpecOptions, beside: Beside, context: int
+    drafter: Drafter, draft: DraftFile | None, spec: SpecOptions, planned: Memory, context: int
 ) -> DraftInfo:
-    """What is told of a drafter. context: positions of the model's cache."""
+    """What is told of a drafter. planned: for it; context: positions of the model's cache."""
     info = DraftInfo(
         kind=drafter.name,
         path=spec.model,
         taps=drafter.taps,
         longest=drafter.longest,
-        memory=Memory(beside.weights, drafter.nbytes - beside.weights, 0),
+        memory=_memory(drafter, draft, planned),
         synthetic=bool(spec.synth_rates),
     )
     if draft is None:
@@ -120,8 +110,13 @@ def draft_info(
     return info._replace(
         file_bytes=draft.file.nbytes,
         parameters=sum(each.elements for each in draft.file.tensors.values()),
-        context=min(beside.positions or context, context),
+        context=min(rounded(spec.context) or context, context),
     )
+
+
+def _memory(drafter: Drafter, draft: DraftFile | None, planned: Memory) -> Memory:
+    """A drafter without a file knows best itself what it takes."""
+    return planned if draft else Memory(0, drafter.nbytes, 0)
 
 
 def _identified(file: GgufFile) -> tuple[str, FileKind]:

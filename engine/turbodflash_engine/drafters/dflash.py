@@ -15,7 +15,7 @@ from turbodflash_engine.drafters._block.config import BlockConfig, read_block
 from turbodflash_engine.drafters._block.dialects import ARCHITECTURES
 from turbodflash_engine.drafters._block.drafter import BlockDrafter
 from turbodflash_engine.drafters._block.fit import check_block, notes_on_block
-from turbodflash_engine.drafters._block.layout import block_layout
+from turbodflash_engine.drafters._block.layout import PACKED_TWICE, block_layout
 from turbodflash_engine.drafters._block.markov import MARKOV
 from turbodflash_engine.drafters._block.selector import Selection, selector_layout
 from turbodflash_engine.drafters._guesses import draft_of, log_softmax, looked_at, probabilities
@@ -97,4 +97,4 @@ def build(config: BlockConfig, tensors: Tensors, setting: Setting) -> Drafter:
     return kind(config, tensors, setting)
 
 
-PLUGIN = FileKind(claims, read_block, check_block, layout, build, notes_on_block)
+PLUGIN = FileKind(claims, read_block, check_block, layout, build, notes_on_block, PACKED_TWICE)

@@ -38,6 +38,11 @@ class DraftModelConfig(NamedTuple):
         return self.model.kv_values
 
     @property
+    def scratch_values(self) -> int:
+        """Numbers alive at once per row of a pass."""
+        return self.model.scratch_values
+
+    @property
     def plugin(self) -> Architecture:
         found: Architecture = plugins.find("models", self.architecture)
         return found

@@ -13,7 +13,7 @@ from turbodflash_engine.drafters._block.config import BlockConfig, read_block
 from turbodflash_engine.drafters._block.dialects import ARCHITECTURES
 from turbodflash_engine.drafters._block.drafter import BlockDrafter
 from turbodflash_engine.drafters._block.fit import check_block, notes_on_block
-from turbodflash_engine.drafters._block.layout import block_layout
+from turbodflash_engine.drafters._block.layout import PACKED_TWICE, block_layout
 from turbodflash_engine.drafters._block.markov import (
     CONFIDENCE,
     MARKOV,
@@ -127,4 +127,4 @@ def _unsure(config: BlockConfig, options: SpecOptions) -> BadUsage:
     )
 
 
-PLUGIN = FileKind(claims, read_block, check, layout, build, notes_on_block)
+PLUGIN = FileKind(claims, read_block, check, layout, build, notes_on_block, PACKED_TWICE)

@@ -102,15 +102,17 @@ class Tensors:
             self._check_type(self._infos[name], ids=name in layout.ids)
             self._check_shape(self._infos[name], expected[name])
 
+    def packed_bytes(self, bytes_per_weight: Callable[[Format], float]) -> dict[str, int]:
+        """What each matrix and vector takes once packed."""
+        return {
+            name: round(bytes_per_weight(self._weight_type(info).format) * prod(info.shape))
+            for name, info in self._infos.items()
+            if info.type not in ID_TYPES
+        }
+
     def weight_bytes(self, bytes_per_weight: Callable[[Format], float]) -> int:
-        """What the matrices take once packed."""
-        return round(
-            sum(
-                bytes_per_weight(self._weight_type(info).format) * prod(info.shape)
-                for info in self._infos.values()
-                if info.type not in ID_TYPES
-            )
-        )
+        """What they take together."""
+        return sum(self.packed_bytes(bytes_per_weight).values())
 
     def part(self, name: str) -> Part:
         """A matrix; shape [in, out] in the file's order gives `out` rows."""

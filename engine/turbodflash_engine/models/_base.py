@@ -80,20 +80,34 @@ class Form(Protocol):
     def vocabulary(self) -> int: ...
 
 
+class KVShape(NamedTuple):
+    """What a layer remembers of a position; window: of so many positions alone, 0 = of all."""
+
+    kv_heads: int
+    key_dim: int
+    value_dim: int
+    window: int = 0
+
+
 class Config(Form, Protocol):
     """What planning needs to know of an architecture's configuration.
 
     context: positions the model was trained on.
-    kv_values: keys, and values, kept per position over all layers, in numbers.
+    kv_shapes: one a layer. kv_values: keys, and values, kept per position over all layers.
     scratch_values: numbers alive at once per row of a pass, without the logits.
+    partial_values: numbers per row that attention keeps for each group of keys, until it adds up.
     """
 
     @property
     def context(self) -> int: ...
     @property
+    def kv_shapes(self) -> tuple[KVShape, ...]: ...
+    @property
     def kv_values(self) -> tuple[int, int]: ...
     @property
     def scratch_values(self) -> int: ...
+    @property
+    def partial_values(self) -> int: ...
 
 
 class CachePlan(NamedTuple):

@@ -15,12 +15,15 @@ from turbodflash_engine.layers.shapes import MOST_LAYERS, attention_shapes, mlp_
 from turbodflash_engine.layers.steps import AS_THE_DEVICE, Threads
 from turbodflash_engine.layers.tensors import Layout, Tensors
 from turbodflash_engine.metadata import Metadata
-from turbodflash_engine.models._base import Architecture, CachePlan, Shared
+from turbodflash_engine.models._base import Architecture, CachePlan, KVShape, Shared
 from turbodflash_engine.models._decoder import Block, Decoder
 from turbodflash_kernels.device import Device
 from turbodflash_kernels.op import Array, RmsNorm, Rope
 
 EMBEDDING, HEAD, NORM = "token_embd.weight", "output.weight", "output_norm.weight"
+
+PARTIAL = 16
+"""Numbers beside the values of a partial sum of attention: its maximum, its weight, padding."""
 
 
 class Traits(NamedTuple):
@@ -78,6 +81,12 @@ class DenseConfig(NamedTuple):
         return self.attention[0].head_dim
 
     @property
+    def kv_shapes(self) -> tuple[KVShape, ...]:
+        return tuple(
+            KVShape(shape.kv_heads, shape.head_dim, shape.head_dim) for shape in self.attention
+        )
+
+    @property
     def kv_values(self) -> tuple[int, int]:
         values = sum(shape.kv_heads * shape.head_dim for shape in self.attention)
         return values, values
@@ -88,6 +97,10 @@ class DenseConfig(NamedTuple):
             3 * self.width + 2 * sum(attention.qkv.values()) + 2 * mlp.hidden
             for attention, mlp in zip(self.attention, self.mlp, strict=True)
         )
+
+    @property
+    def partial_values(self) -> int:
+        return max(shape.heads * (shape.head_dim + PARTIAL) for shape in self.attention)
 
 
 def layout(config: DenseConfig, present: Container[str]) -> Layout:

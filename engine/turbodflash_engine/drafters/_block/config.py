@@ -97,6 +97,11 @@ class BlockConfig(NamedTuple):
         values = self.layers * self.kv_width
         return values, values
 
+    @property
+    def scratch_values(self) -> int:
+        """Numbers alive at once per row of the model that is read: its taps, and what waits."""
+        return 2 * self.fused + 2 * self.width + 2 * sum(self.kv_values)
+
 
 def read_block(metadata: Metadata) -> BlockConfig:
     """The configuration in a draft's file, in any of its dialects."""

@@ -13,6 +13,9 @@ from turbodflash_engine.layers.tensors import ANY, Layout
 
 NORM = "output_norm.weight"
 
+PACKED_TWICE = (".attn_k.weight", ".attn_v.weight")
+"""With the queries for a block, and those of all layers together for what the model has read."""
+
 FOREIGN = {
     "post_attention_norm.weight": "norms after attention",
     "post_ffw_norm.weight": "norms after its MLP",

@@ -49,6 +49,12 @@ class Eagle3Config(NamedTuple):
         values = self.attention.kv_heads * self.attention.head_dim
         return values, values
 
+    @property
+    def scratch_values(self) -> int:
+        """Numbers alive at once per row of the model that is read: its taps, and a layer's own."""
+        layer = 2 * sum(self.attention.qkv.values()) + 2 * self.mlp.hidden
+        return 2 * TAPS * self.target_width + 5 * self.width + layer
+
 
 def read_eagle3(metadata: Metadata) -> Eagle3Config:
     meta = metadata.for_architecture()

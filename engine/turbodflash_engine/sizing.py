@@ -1,0 +1,139 @@
+"""What a model and its draft will take, read from their files before a weight is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from turbodflash_engine.errors import Unknown
+from turbodflash_engine.memory import LayerCache, Load, Needs, Piece, Scratch, pieces_of, rounded
+from turbodflash_engine.metadata import Metadata
+from turbodflash_engine.models._base import Config, KVShape
+from turbodflash_engine.opening import Files
+from turbodflash_engine.options import LoadOptions, SpecOptions
+from turbodflash_engine.pairing import DraftFile
+from turbodflash_kernels.device import KV_BYTES, Device
+
+FLOAT = 4
+SLACK = 1.2  # blocks of scratch come in classes of size
+KEYS_APART = 128  # so many keys have one partial sum, in passes of few rows
+FEW_ROWS = 16
+
+PROGRAM = 12 << 20
+"""What comes into the process while a model loads: libraries, compiled kernels, loose ends."""
+TOKEN, MERGE = 270, 106
+"""Bytes of a vocabulary's token and of a merge rule, as measured."""
+
+Formats = tuple[str, str]
+
+
+def needs_of(files: Files, options: LoadOptions, device: Device) -> Load:
+    """What a model and its draft will take on a device."""
+    found, draft = files
+    rows, spec = min(options.batch, options.ubatch), options.spec or SpecOptions()
+    model = model_needs(
+        found.config,
+        found.tensors.packed_bytes(device.bytes_per_weight),
+        found.file.metadata,
+        formats=(options.cache_type_k, options.cache_type_v),
+        rows=rows,
+    )
+    if draft is None:
+        return Load(model)
+    weights = draft.tensors.packed_bytes(device.bytes_per_weight)
+    return Load(model, draft_needs(draft, found.config, weights, options=spec, rows=rows))
+
+
+def model_needs(
+    config: Config,
+    weights: Mapping[str, int],
+    meta: Metadata,
+    *,
+    formats: Formats,
+    rows: int,
+) -> Needs:
+    """weights: bytes of each tensor once packed. rows: of the largest pass."""
+    logits = FLOAT * config.vocabulary
+    return Needs(
+        layers=config.layers,
+        pieces=pieces_of(weights, config.layers),
+        caches=layer_caches(config.kv_shapes, formats),
+        scratch=Scratch(
+            fixed=round(SLACK * FLOAT * rows * config.scratch_values) + logits,
+            per_position=FLOAT * config.partial_values / KEYS_APART,
+        ),
+        host=PROGRAM + tokenizer_bytes(meta),
+    )
+
+
+def layer_caches(shapes: tuple[KVShape, ...], formats: Formats) -> tuple[LayerCache, ...]:
+    """One a layer that remembers. formats: of keys, and of values."""
+    format_k, format_v = formats
+    return tuple(
+        LayerCache(
+            layer,
+            shape.kv_heads
+            * (kv_bytes(format_k, shape.key_dim) + kv_bytes(format_v, shape.value_dim)),
+            most=shape.window,
+        )
+        for layer, shape in enumerate(shapes)
+    )
+
+
+def draft_needs(
+    draft: DraftFile,
+    target: Config,
+    weights: Mapping[str, int],
+    *,
+    options: SpecOptions,
+    rows: int,
+) -> Needs:
+    """The same of a draft; and what verifying its guesses takes of the model beside."""
+    config = draft.config
+    widths = FEW_ROWS if options.n_max is None else min(options.n_max + 1, FEW_ROWS)
+    guesses = FLOAT * target.vocabulary * widths
+    per_position = sum(
+        kv_bytes(format, 1) * values
+        for format, values in zip(
+            (options.cache_type_k, options.cache_type_v), config.kv_values, strict=True
+        )
+    )
+    return Needs(
+        layers=0,
+        pieces=pieces_of(weights, 0) + _packed_twice(draft, weights),
+        caches=(LayerCache(0, per_position, most=rounded(options.context)),),
+        scratch=Scratch(
+            fixed=round(SLACK * FLOAT * rows * config.scratch_values) + guesses,
+            per_position=FLOAT * target.partial_values * (widths - 1) / KEYS_APART,
+        ),
+    )
+
+
+def check_cache_types(options: LoadOptions) -> None:
+    """Raises Unknown for a type that keys and values cannot be stored in."""
+    spec = options.spec or SpecOptions()
+    for format in (
+        *(options.cache_type_k, options.cache_type_v),
+        *(spec.cache_type_k, spec.cache_type_v),
+    ):
+        kv_bytes(format, 1)
+
+
+def kv_bytes(format: str, numbers: int) -> float:
+    """Of one head's keys, or values, at a position."""
+    if format not in KV_BYTES:
+        raise Unknown("cache type", format, tuple(KV_BYTES))
+    return KV_BYTES[format] * numbers
+
+
+def _packed_twice(draft: DraftFile, weights: Mapping[str, int]) -> tuple[Piece, ...]:
+    twice = sum(size for name, size in weights.items() if name.endswith(draft.kind.twice))
+    return (Piece("attention", 0, twice),) if twice else ()
+
+
+def tokenizer_bytes(meta: Metadata) -> int:
+    """Of the tokenizer that a file's metadata becomes."""
+    arrays: dict[str, Any] = dict(meta.root.items())
+    tokens = arrays.get("tokenizer.ggml.tokens", ())
+    merges = arrays.get("tokenizer.ggml.merges", ())
+    return TOKEN * len(tokens) + MERGE * len(merges)
