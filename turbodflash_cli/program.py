@@ -24,6 +24,7 @@ from turbodflash_cli.flags import (
     ReasoningFlags,
     SamplingFlags,
 )
+from turbodflash_cli.flags.perplexity import PerplexityFlags
 from turbodflash_cli.flags.report import BenchFlags, InspectFlags
 from turbodflash_cli.interrupt import CODE as INTERRUPTED
 from turbodflash_cli.interrupt import obey_termination
@@ -56,6 +57,7 @@ GRAMMARS: dict[str, Grammar | None] = {
     "bench": Grammar.of(ModelFlags, DraftFlags, BenchFlags, ContextFlags, ComputeFlags, NgramFlags),
     "inspect": Grammar.of(InspectFlags, words=1),
     "models": None,
+    "perplexity": Grammar.of(ModelFlags, PerplexityFlags, ContextFlags, ComputeFlags),
 }
 
 
@@ -138,6 +140,24 @@ def inspect(
     from turbodflash_cli.inspect import inspect as show
 
     return show(terminal, file, report)
+
+
+@app.command(cls=FlagCommand)
+@flagged
+def perplexity(
+    terminal: Terminal,
+    model: ModelFlags,
+    flags: PerplexityFlags,
+    window: ContextFlags,
+    compute: ComputeFlags,
+) -> int:
+    """Measure how well the model predicts a text.
+
+    -c is 512 unless given. The estimate goes to stdout, everything else to stderr.
+    """
+    from turbodflash_cli.perplexity import perplexity as measure
+
+    return measure(terminal, model, flags, window, compute)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

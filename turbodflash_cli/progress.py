@@ -88,6 +88,8 @@ def bar_line(progress: Progress, seconds: float) -> str:
         if total > done:
             left = round((total - done) / speed)
             parts.append(f"{left // 60}:{left % 60:02}")
+    if progress.note:
+        parts.append(progress.note)
     return " ".join(parts)
 
 

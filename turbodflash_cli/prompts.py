@@ -19,7 +19,7 @@ def first_prompt(flags: PromptFlags, in_tty: bool) -> str | None:
     """
     parts = []
     if _reads_stdin(flags, in_tty):
-        parts.append(_unescaped(_stdin(), flags.escape is True))
+        parts.append(_unescaped(read_stdin(), flags.escape is True))
     if flags.file is not None and str(flags.file) != STDIN:
         parts.append(_unescaped(read_text(flags.file, "prompt file"), flags.escape is True))
     if flags.prompt is not None and flags.prompt != STDIN:
@@ -66,6 +66,18 @@ def read_text(file: Path, what: str) -> str:
         raise BadUsage(f"cannot read {str(file)!r}: {error.strerror}.") from error
 
 
+def read_stdin() -> str:
+    """The piped text, without its last newline."""
+    if sys.stdin is None or sys.stdin.closed:
+        return ""
+    try:
+        return without_last_newline(sys.stdin.read())
+    except UnicodeDecodeError as error:
+        raise BadUsage(
+            f"the piped text is not UTF-8 (byte {error.start}).", hint="convert it to UTF-8"
+        ) from error
+
+
 def without_last_newline(text: str) -> str:
     """The text as an editor shows it: its closing newline is the file's, not the text's."""
     return text[:-2] if text.endswith("\r\n") else text.removesuffix("\n")
@@ -81,14 +93,3 @@ def _reads_stdin(flags: PromptFlags, in_tty: bool) -> bool:
     if in_tty or flags.conversation is True or flags.file is not None:
         return False
     return flags.prompt is None or not flags.single_turn
-
-
-def _stdin() -> str:
-    if sys.stdin is None or sys.stdin.closed:
-        return ""
-    try:
-        return without_last_newline(sys.stdin.read())
-    except UnicodeDecodeError as error:
-        raise BadUsage(
-            f"the piped text is not UTF-8 (byte {error.start}).", hint="convert it to UTF-8"
-        ) from error

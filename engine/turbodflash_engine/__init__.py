@@ -34,6 +34,15 @@ if TYPE_CHECKING:
     from turbodflash_engine.info import DraftInfo, ModelInfo
     from turbodflash_engine.inspect import Inspection, inspect_file
     from turbodflash_engine.measuring import measure
+    from turbodflash_engine.perplexity import (
+        Divergence,
+        Estimate,
+        Perplexity,
+        PerplexityOptions,
+        SweepRow,
+        measure_perplexity,
+        sweep_cache_types,
+    )
     from turbodflash_engine.session import Session, open_session
     from turbodflash_engine.speculating import Prompt, measure_speculation
 
@@ -45,13 +54,17 @@ __all__ = [
     "BadUsage",
     "Check",
     "Diagnosis",
+    "Divergence",
     "DoesNotFit",
     "DraftInfo",
+    "Estimate",
     "Event",
     "Finished",
     "Inspection",
     "LoadOptions",
     "ModelInfo",
+    "Perplexity",
+    "PerplexityOptions",
     "Progress",
     "Prompt",
     "SampleOptions",
@@ -60,6 +73,7 @@ __all__ = [
     "SpecOptions",
     "Speculation",
     "Started",
+    "SweepRow",
     "Text",
     "TurbodflashError",
     "Unknown",
@@ -67,9 +81,11 @@ __all__ = [
     "diagnose",
     "inspect_file",
     "measure",
+    "measure_perplexity",
     "measure_speculation",
     "open_session",
     "sampler_name",
+    "sweep_cache_types",
 ]
 
 _HEAVY = {
@@ -83,6 +99,13 @@ _HEAVY = {
     "open_session": "turbodflash_engine.session",
     "inspect_file": "turbodflash_engine.inspect",
     "measure": "turbodflash_engine.measuring",
+    "Divergence": "turbodflash_engine.perplexity",
+    "Estimate": "turbodflash_engine.perplexity",
+    "Perplexity": "turbodflash_engine.perplexity",
+    "PerplexityOptions": "turbodflash_engine.perplexity",
+    "SweepRow": "turbodflash_engine.perplexity",
+    "measure_perplexity": "turbodflash_engine.perplexity",
+    "sweep_cache_types": "turbodflash_engine.perplexity",
     "Prompt": "turbodflash_engine.speculating",
     "measure_speculation": "turbodflash_engine.speculating",
 }

@@ -7,12 +7,16 @@ from typing import NamedTuple
 
 
 class Progress(NamedTuple):
-    """Something long is under way: `done` of `total` (0 = unknown) in `unit`."""
+    """Something long is under way: `done` of `total` (0 = unknown) in `unit`.
+
+    note: what is known so far, in words for a person.
+    """
 
     stage: str
     done: int
     total: int
     unit: str
+    note: str = ""
 
 
 class Started(NamedTuple):

@@ -81,7 +81,7 @@ class OutputFlags(Group):
             "-v",
             "--verbose",
             "--log-verbose",
-            help="Say more on stderr: model, seed, defaults, tracebacks.",
+            help="Say more on stderr, with tracebacks.",
             common=True,
         ),
     ] = False

@@ -57,7 +57,7 @@ class SamplingFlags(Group):
         float | None,
         flag(
             "--top-p",
-            help="Only the likeliest that make up P; 1 = off.",
+            help="Only the likeliest making up P; 1 = off.",
             metavar="P",
             parse=number(low=0),
             env="LLAMA_ARG_TOP_P",

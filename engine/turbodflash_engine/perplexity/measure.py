@@ -1,0 +1,194 @@
+"""`measure_perplexity`: one model, one text."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from time import perf_counter
+from typing import NamedTuple
+
+import numpy as np
+
+from turbodflash_engine.errors import BadUsage
+from turbodflash_engine.events import Progress
+from turbodflash_engine.loading import Loaded, load
+from turbodflash_engine.options import LoadOptions
+from turbodflash_engine.perplexity.base_file import BaseFile, open_base, write_base
+from turbodflash_engine.perplexity.belonging import check_base, header_of
+from turbodflash_engine.perplexity.divergence import Divergence, diverged
+from turbodflash_engine.perplexity.estimates import Estimate, perplexity
+from turbodflash_engine.perplexity.reading import Comparer, Recorder, Silent, Watcher, read_windows
+from turbodflash_engine.perplexity.windows import Windows, cut, window_length
+
+CONTEXT = 512
+
+Report = Callable[[Progress], None]
+
+
+@dataclass(frozen=True, slots=True)
+class PerplexityOptions:
+    """How a text is read.
+
+    context: tokens of a chunk; None = as the base has it, else 512; 0 = as the model was trained.
+    stride: tokens between two chunks; None = as the base has it, else 0: one after the other.
+    chunks: the most that are read; None = all. save: write a base file. against: measure how far
+    the model is from a base file, whose tokens are read where no text is given.
+    """
+
+    context: int | None = None
+    stride: int | None = None
+    chunks: int | None = None
+    save: Path | None = None
+    against: Path | None = None
+
+    def __post_init__(self) -> None:
+        if self.chunks is not None and self.chunks < 1:
+            raise BadUsage(f"{self.chunks} chunks are no text; it must be at least 1")
+        if self.save and self.against:
+            raise BadUsage("a base file is written or compared with, not both at once")
+
+
+@dataclass(frozen=True, slots=True)
+class Perplexity:
+    """What was found.
+
+    ppl: with its standard error. running: the perplexity after each chunk. tokens: all that were
+    read; scored: those whose probability counts. stride: 0 = none. divergence: from a base.
+    """
+
+    model: str
+    file: Path
+    device: str
+    cache_type_k: str
+    cache_type_v: str
+    cache_bytes_per_token: float
+    context: int
+    stride: int
+    chunks: int
+    tokens: int
+    scored: int
+    ppl: Estimate
+    running: tuple[float, ...]
+    seconds: float
+    divergence: Divergence | None = None
+
+    @property
+    def tokens_per_second(self) -> float:
+        return self.tokens / self.seconds if self.seconds else 0.0
+
+
+def measure_perplexity(
+    options: LoadOptions,
+    text: str | None,
+    asked: PerplexityOptions,
+    progress: Report | None = None,
+    stage: str = "perplexity",
+) -> Perplexity:
+    """Load the model and let it read the text; `options.context` is set from what is asked.
+
+    Raises what loading raises, and BadUsage for a text that is too short or a base that does not
+    fit. text: None only where a base is compared with.
+    """
+    report = progress or (lambda event: None)
+    with ExitStack() as files:
+        base = files.enter_context(open_base(asked.against)) if asked.against else None
+        shape = _shape(asked, base)
+        length = window_length(shape.context, shape.stride) if shape.context else 0
+        loaded = load(replace(options, context=length, spec=None), report)
+        windows = _windows(loaded, text, shape, base).head(asked.chunks)
+        watcher: Watcher = Silent()
+        if base:
+            watcher = Comparer(base)
+        elif asked.save:
+            header = header_of(loaded, windows, shape.stride)
+            watcher = Recorder(files.enter_context(write_base(asked.save, header, windows)))
+        return _read(loaded, options, windows, shape, watcher, report, stage)
+
+
+class _Shape(NamedTuple):
+    """context: 0 = as trained."""
+
+    context: int
+    stride: int
+
+
+def _read(
+    loaded: Loaded,
+    options: LoadOptions,
+    windows: Windows,
+    shape: _Shape,
+    watcher: Watcher,
+    report: Report,
+    stage: str,
+) -> Perplexity:
+    start = perf_counter()
+    nll = read_windows(
+        loaded.model,
+        windows,
+        watcher,
+        report,
+        ubatch=min(options.batch, options.ubatch),
+        vocabulary=loaded.model.vocabulary,
+        stage=stage,
+    )
+    seconds = perf_counter() - start
+    so_far = nll.sum(axis=1).cumsum() / (np.arange(1, windows.count + 1) * windows.scored)
+    info = loaded.info
+    return Perplexity(
+        model=info.name,
+        file=info.path,
+        device=info.device,
+        cache_type_k=info.cache_type_k,
+        cache_type_v=info.cache_type_v,
+        cache_bytes_per_token=info.memory.cache / info.context,
+        context=windows.length - shape.stride // 2,
+        stride=shape.stride,
+        chunks=windows.count,
+        tokens=windows.tokens.size,
+        scored=nll.size,
+        ppl=perplexity(nll.ravel()),
+        running=tuple(np.exp(so_far).tolist()),
+        seconds=seconds,
+        divergence=diverged(watcher.difference) if isinstance(watcher, Comparer) else None,
+    )
+
+
+def _shape(asked: PerplexityOptions, base: BaseFile | None) -> _Shape:
+    if base is None:
+        return _Shape(CONTEXT if asked.context is None else asked.context, asked.stride or 0)
+    header = base.header
+    for name in ("context", "stride"):
+        wanted, has = getattr(asked, name), getattr(header, name)
+        if wanted not in (None, has):
+            raise BadUsage(
+                f"the base file was written with a {name} of {has}, not {wanted}",
+                hint=f"leave the {name} out",
+            )
+    if asked.chunks is not None and asked.chunks > header.windows:
+        raise BadUsage(
+            f"the base file has {header.windows} chunks, not {asked.chunks}",
+            hint="ask for fewer, or for all",
+        )
+    return _Shape(header.context, header.stride)
+
+
+def _windows(loaded: Loaded, text: str | None, shape: _Shape, base: BaseFile | None) -> Windows:
+    tokenizer = loaded.tokenizer
+    if base:
+        check_base(loaded, base)
+        if text is None:
+            return base.windows
+    if text is None:
+        raise BadUsage("there is no text to read", hint="name a file of text")
+    tokens = tokenizer.encode(text, add_special=False, parse_special=False)
+    bos = [tokenizer.bos_id] if tokenizer.add_bos else []
+    context = shape.context or loaded.info.context - shape.stride // 2
+    windows = cut([*bos, *tokens], context, stride=shape.stride, bos=bos[0] if bos else None)
+    if base and not np.array_equal(windows.tokens[: base.windows.count], base.windows.tokens):
+        raise BadUsage(
+            "the base file was written for another text",
+            hint="leave the text out: the base file has its own",
+        )
+    return windows.head(base.windows.count if base else None)
