@@ -12,7 +12,8 @@ from turbodflash_engine.models._base import Config, KVShape
 from turbodflash_engine.opening import Files
 from turbodflash_engine.options import LoadOptions, SpecOptions
 from turbodflash_engine.pairing import DraftFile
-from turbodflash_kernels.device import KV_BYTES, Device
+from turbodflash_kernels.device import Device
+from turbodflash_kernels.kv import kv_type, kv_types
 
 FLOAT = 4
 SLACK = 1.2  # blocks of scratch come in classes of size
@@ -93,7 +94,7 @@ def draft_needs(
     widths = FEW_ROWS if options.n_max is None else min(options.n_max + 1, FEW_ROWS)
     guesses = FLOAT * target.vocabulary * widths
     per_position = sum(
-        kv_bytes(format, 1) * values
+        kv_bytes(format, values)
         for format, values in zip(
             (options.cache_type_k, options.cache_type_v), config.kv_values, strict=True
         )
@@ -121,9 +122,9 @@ def check_cache_types(options: LoadOptions) -> None:
 
 def kv_bytes(format: str, numbers: int) -> float:
     """Of one head's keys, or values, at a position."""
-    if format not in KV_BYTES:
-        raise Unknown("cache type", format, tuple(KV_BYTES))
-    return KV_BYTES[format] * numbers
+    if format not in kv_types():
+        raise Unknown("cache type", format, kv_types())
+    return kv_type(format).row_bytes(numbers)
 
 
 def _packed_twice(draft: DraftFile, weights: Mapping[str, int]) -> tuple[Piece, ...]:

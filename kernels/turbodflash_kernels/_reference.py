@@ -9,14 +9,13 @@ from typing import Any, ClassVar, TypeVar
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from turbodflash_kernels.device import Device, moves
-from turbodflash_kernels.errors import NoKernel
+from turbodflash_kernels._reference_kv import Coded, ReferenceKV, Unrounded
+from turbodflash_kernels.device import Device
+from turbodflash_kernels.kv import HeadFormat
 from turbodflash_kernels.op import Part
 from turbodflash_kernels.planar import Format, dequantize
 
 T = TypeVar("T")
-
-KV_TYPES: dict[str, type[np.floating[Any]]] = {"f32": np.float32, "f16": np.float16}
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,30 +37,12 @@ class ReferenceWeight:
         return self.values.nbytes
 
 
-@dataclass(frozen=True, slots=True)
-class ReferenceKV:
-    """k, v: [positions, kv_heads, head_dim] in the type they are stored in."""
-
-    k: NDArray[Any]
-    v: NDArray[Any]
-
-    @property
-    def nbytes(self) -> int:
-        return self.k.nbytes + self.v.nbytes
-
-    def read(self, start: int, stop: int) -> tuple[NDArray[Any], NDArray[Any]]:
-        return self.k[start:stop].copy(), self.v[start:stop].copy()
-
-    def move(self, sources: Sequence[int], to: int) -> None:
-        for source, target in moves(sources, to):
-            self.k[target], self.v[target] = self.k[source], self.v[source]
-
-
 class ReferenceDevice(Device):
     """Ops in numpy, in one precision throughout.
 
     precision: float32, or float64 for the truth that kernels are measured against. In float64
     nothing is rounded on the way: keys and values are stored unrounded, whatever their format.
+    Rows that were put there as bytes are what these bytes say, in both.
     """
 
     name: ClassVar[str] = "reference"
@@ -99,20 +80,12 @@ class ReferenceDevice(Device):
     def bytes_per_weight(self, format: Format) -> float:
         return 4.0
 
-    def kv(
-        self,
-        format_k: str,
-        format_v: str,
-        positions: int,
-        kv_heads: int,
-        head_dim_k: int,
-        head_dim_v: int,
+    def new_kv(
+        self, format_k: HeadFormat, format_v: HeadFormat, positions: int, kv_heads: int
     ) -> ReferenceKV:
-        k, v = (
-            self.empty((positions, kv_heads, head_dim), _kv_type(format))
-            for format, head_dim in ((format_k, head_dim_k), (format_v, head_dim_v))
-        )
-        return ReferenceKV(k, v)
+        kind = Unrounded if self.precision is np.float64 else Coded
+        shape = (positions, kv_heads)
+        return ReferenceKV(kind.empty(format_k, *shape), kind.empty(format_v, *shape))
 
     def capture(self, step: Callable[[], T], threads: int = 0) -> Callable[[], T]:
         return step
@@ -126,11 +99,3 @@ class ReferenceDevice(Device):
             if dtype.kind == "f" and (exact or dtype.itemsize > 4)
             else dtype
         )
-
-
-def _kv_type(format: str) -> type[np.floating[Any]]:
-    if format not in KV_TYPES:
-        raise NoKernel(
-            f"the reference device has no cache type {format!r}; it has: {', '.join(KV_TYPES)}"
-        )
-    return KV_TYPES[format]

@@ -12,15 +12,14 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from turbodflash_kernels.errors import NoDevice, NoKernel
+from turbodflash_kernels.kv import HeadFormat, head_formats
 from turbodflash_kernels.op import Array, Part
 from turbodflash_kernels.planar import Format
 
 T = TypeVar("T")
+Bytes = NDArray[np.uint8]
 
 DEVICES = ("cpu", "gpu", "reference")
-
-KV_BYTES = {"f32": 4.0, "f16": 2.0}
-"""Formats that keys and values can be stored in, and the bytes of one number."""
 
 
 class Weight(Protocol):
@@ -35,13 +34,32 @@ class Weight(Protocol):
 
 
 class KV(Protocol):
-    """Keys and values of one layer, one slot per position."""
+    """Keys and values of one layer, one slot per position.
 
+    How they lie in memory is the device's affair. `rows` and `put_rows` speak the bytes of the
+    types themselves, the same on every device.
+    """
+
+    @property
+    def format_k(self) -> HeadFormat: ...
+    @property
+    def format_v(self) -> HeadFormat: ...
     @property
     def nbytes(self) -> int: ...
 
     def read(self, start: int, stop: int) -> tuple[NDArray[Any], NDArray[Any]]:
-        """What slots start..stop-1 hold: K and V, each float [stop - start, kv_heads, head_dim]."""
+        """What slots start..stop-1 hold: K and V, each float [stop - start, kv_heads, head_dim].
+
+        As the model knows them: neither padded nor rotated.
+        """
+        ...
+
+    def rows(self, start: int, stop: int) -> tuple[Bytes, Bytes]:
+        """K and V of slots start..stop-1 as stored: uint8 [stop - start, kv_heads, row_bytes]."""
+        ...
+
+    def put_rows(self, start: int, k: Bytes, v: Bytes) -> None:
+        """Slots start, start + 1, ... become what `rows` had given, after all work before."""
         ...
 
     def move(self, sources: Sequence[int], to: int) -> None:
@@ -131,17 +149,29 @@ class Device(ABC):
         """What one weight of this format costs once packed, for planning memory."""
         return format.bytes_per_weight()
 
-    @abstractmethod
     def kv(
         self,
-        format_k: str,
-        format_v: str,
+        type_k: str,
+        type_v: str,
         positions: int,
         kv_heads: int,
         head_dim_k: int,
         head_dim_v: int,
+        rotate: bool = False,
     ) -> KV:
-        """Room for the keys and values of one layer."""
+        """Room for the keys and values of one layer, in types of the package `kv`.
+
+        rotate: plain quantised types are stored rotated. Raises NoKernel for a type that there is
+        not, or that heads of this size cannot take.
+        """
+        formats = head_formats(type_k, type_v, head_dim_k, head_dim_v, rotate)
+        return self.new_kv(*formats, positions, kv_heads)
+
+    @abstractmethod
+    def new_kv(
+        self, format_k: HeadFormat, format_v: HeadFormat, positions: int, kv_heads: int
+    ) -> KV:
+        """As `kv`, of heads stored in these formats; a slot that was not written holds anything."""
 
     def bind(self, op: str, /, **static: Any) -> Callable[..., Any]:
         """The op with everything that does not change from call to call settled.

@@ -29,12 +29,22 @@ EVERY_CASE = [
     for case in import_module(f"turbodflash_kernels.{op}.cases").CASES
 ]
 
+ALL_CACHE_TYPES = ["reference"]
+"""Devices that have kernels for every cache type."""
+
+CACHE_TYPE_CASES = [
+    (op, case)
+    for op in ("attend", "rope_store")
+    for case in import_module(f"turbodflash_kernels.{op}.cases").TYPE_CASES
+]
+
 SWEPT = [
     (op, case, device)
     for op, case in EVERY_CASE
     for device in [*PRESENT, *IN_THE_MAKING]
     if device in PRESENT or (ROOT / op / f"{device}.py").exists()
 ]
+SWEPT += [(op, case, device) for op, case in CACHE_TYPE_CASES for device in ALL_CACHE_TYPES]
 
 
 def poisoned(name: str) -> Device:

@@ -19,6 +19,7 @@ from turbodflash_kernels._cpu.memory import Memory
 from turbodflash_kernels._cpu.team import Tape, Team, address, aligned
 from turbodflash_kernels._cpu.words import ARGUMENT_WORDS, RECORD_WORDS, own_tasks
 from turbodflash_kernels.device import Device
+from turbodflash_kernels.kv import HeadFormat
 from turbodflash_kernels.op import Part
 from turbodflash_kernels.planar import Format
 
@@ -126,24 +127,10 @@ class CpuDevice(Device):
         cols = 256
         return layout.tile_bytes(format, cols) / (layout.TILE * cols)
 
-    def kv(
-        self,
-        format_k: str,
-        format_v: str,
-        positions: int,
-        kv_heads: int,
-        head_dim_k: int,
-        head_dim_v: int,
+    def new_kv(
+        self, format_k: HeadFormat, format_v: HeadFormat, positions: int, kv_heads: int
     ) -> kv.CpuKV:
-        return kv.make(
-            format_k,
-            format_v,
-            positions,
-            kv_heads,
-            head_dim_k,
-            head_dim_v,
-            self.flush,
-        )
+        return kv.make(format_k, format_v, positions, kv_heads, self.flush)
 
     # -- recording -------------------------------------------------------------------------------
 

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from turbodflash_kernels._cpu.team import aligned
 from turbodflash_kernels.device import moves
 from turbodflash_kernels.errors import NoKernel
+from turbodflash_kernels.kv import HeadFormat
 
 CHUNK = 128
 PARTIAL_EXTRA = 16  # floats after a chunk's vector: its maximum and its sum, padded
@@ -25,8 +26,8 @@ TYPES = {"f32": np.float32, "f16": np.float16}
 
 @dataclass(frozen=True, slots=True)
 class CpuKV:
-    format_k: str
-    format_v: str
+    format_k: HeadFormat
+    format_v: HeadFormat
     k: NDArray[Any]  # [kv_heads, positions / 16, head_dim, 16]
     v: NDArray[Any]  # [kv_heads, positions, head_dim]
     flush: Callable[[], None]
@@ -46,6 +47,18 @@ class CpuKV:
         k = self.k.transpose(1, 3, 0, 2).reshape(blocks * lanes, heads, head_dim)
         return k[start:stop].copy(), self.v.transpose(1, 0, 2)[start:stop].copy()
 
+    def rows(self, start: int, stop: int) -> tuple[NDArray[Any], NDArray[Any]]:
+        """As KV.rows."""
+        k, v = self.read(start, stop)
+        return self.format_k.encode(k), self.format_v.encode(v)
+
+    def put_rows(self, start: int, k: NDArray[Any], v: NDArray[Any]) -> None:
+        """As KV.put_rows."""
+        self.flush()
+        slots = np.arange(start, start + len(k))
+        self.k[:, slots // 16, :, slots % 16] = self.format_k.decode(k)
+        self.v[:, start : start + len(v)] = self.format_v.decode(v).swapaxes(0, 1)
+
     def move(self, sources: Sequence[int], to: int) -> None:
         """As KV.move."""
         self.flush()
@@ -55,23 +68,23 @@ class CpuKV:
 
 
 def make(
-    format_k: str,
-    format_v: str,
+    format_k: HeadFormat,
+    format_v: HeadFormat,
     positions: int,
     kv_heads: int,
-    head_dim_k: int,
-    head_dim_v: int,
     flush: Callable[[], None],
 ) -> CpuKV:
-    for name in (format_k, format_v):
-        if name not in TYPES:
-            raise NoKernel(f"the CPU has no cache type {name!r}; it has: {', '.join(TYPES)}")
+    for format in (format_k, format_v):
+        if format.type.name not in TYPES:
+            raise NoKernel(
+                f"the CPU has no cache type {format.type.name!r}; it has: {', '.join(TYPES)}"
+            )
     room = -(-positions // CHUNK) * CHUNK
     return CpuKV(
         format_k,
         format_v,
-        _zeros((kv_heads, room // 16, head_dim_k, 16), TYPES[format_k]),
-        _zeros((kv_heads, room, head_dim_v), TYPES[format_v]),
+        _zeros((kv_heads, room // 16, format_k.head_dim, 16), TYPES[format_k.type.name]),
+        _zeros((kv_heads, room, format_v.head_dim), TYPES[format_v.type.name]),
         flush,
     )
 

@@ -18,6 +18,7 @@ from turbodflash_kernels._gpu import kv, weight
 from turbodflash_kernels._gpu.launching import Launch, Recorder, launch_now
 from turbodflash_kernels.device import Device
 from turbodflash_kernels.errors import NoDevice
+from turbodflash_kernels.kv import HeadFormat
 from turbodflash_kernels.op import Part
 from turbodflash_kernels.planar import Format
 
@@ -139,16 +140,10 @@ class GpuDevice(Device):
     def bytes_per_weight(self, format: Format) -> float:
         return weight.bytes_per_weight(format)
 
-    def kv(
-        self,
-        format_k: str,
-        format_v: str,
-        positions: int,
-        kv_heads: int,
-        head_dim_k: int,
-        head_dim_v: int,
+    def new_kv(
+        self, format_k: HeadFormat, format_v: HeadFormat, positions: int, kv_heads: int
     ) -> kv.GpuKV:
-        return kv.make(format_k, format_v, positions, kv_heads, head_dim_k, head_dim_v, self)
+        return kv.make(format_k, format_v, positions, kv_heads, self)
 
     # -- recording -------------------------------------------------------------------------------
 

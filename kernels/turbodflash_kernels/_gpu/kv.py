@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from turbodflash_kernels.device import moves
 from turbodflash_kernels.errors import NoKernel
+from turbodflash_kernels.kv import HeadFormat
 
 if TYPE_CHECKING:
     from turbodflash_kernels._gpu.device import GpuDevice
@@ -23,8 +24,8 @@ TYPES = {"f32": np.float32, "f16": np.float16}
 class GpuKV:
     """k, v: [kv_heads, positions, head_dim]."""
 
-    format_k: str
-    format_v: str
+    format_k: HeadFormat
+    format_v: HeadFormat
     k: torch.Tensor
     v: torch.Tensor
 
@@ -36,6 +37,14 @@ class GpuKV:
         k, v = (side[:, start:stop].transpose(0, 1).cpu().numpy() for side in (self.k, self.v))
         return k, v
 
+    def rows(self, start: int, stop: int) -> tuple[NDArray[Any], NDArray[Any]]:
+        k, v = self.read(start, stop)
+        return self.format_k.encode(k), self.format_v.encode(v)
+
+    def put_rows(self, start: int, k: NDArray[Any], v: NDArray[Any]) -> None:
+        for side, heads in ((self.k, self.format_k.decode(k)), (self.v, self.format_v.decode(v))):
+            side[:, start : start + len(heads)] = torch.from_numpy(heads).transpose(0, 1)
+
     def move(self, sources: Sequence[int], to: int) -> None:
         for source, target in moves(sources, to):
             self.k[:, target] = self.k[:, source]
@@ -43,20 +52,12 @@ class GpuKV:
 
 
 def make(
-    format_k: str,
-    format_v: str,
-    positions: int,
-    kv_heads: int,
-    head_dim_k: int,
-    head_dim_v: int,
-    device: GpuDevice,
+    format_k: HeadFormat, format_v: HeadFormat, positions: int, kv_heads: int, device: GpuDevice
 ) -> GpuKV:
-    for name in (format_k, format_v):
+    sides = []
+    for format in (format_k, format_v):
+        name = format.type.name
         if name not in TYPES:
             raise NoKernel(f"the GPU has no cache type {name!r}; it has: {', '.join(TYPES)}")
-    return GpuKV(
-        format_k,
-        format_v,
-        device.zeros((kv_heads, positions, head_dim_k), TYPES[format_k]),
-        device.zeros((kv_heads, positions, head_dim_v), TYPES[format_v]),
-    )
+        sides.append(device.zeros((kv_heads, positions, format.head_dim), TYPES[name]))
+    return GpuKV(format_k, format_v, *sides)

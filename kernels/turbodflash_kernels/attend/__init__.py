@@ -2,9 +2,12 @@
 
 bind(kv: KV, heads: int, kv_heads: int, head_dim: int, scale: float, causal: bool = True,
      window: int = 0, sinks: f32[heads] | None = None)
-call(q: f32[n, heads * head_dim], positions: int32[n], parents: int32[n] | None = None)
+call(q: f32[n, heads * padded], positions: int32[n], parents: int32[n] | None = None)
     -> f32[n, heads * head_dim]
 result = softmax(scale * q . k) v; query head h uses key head h // (heads / kv_heads).
+
+q is as `rope_store` gives it: heads as keys are stored, of `padded` numbers, and turned if the
+format of keys says so. Values are summed up as they are stored; their sum is turned back once.
 
 The row at position p sees the keys of slots
     causal       0..p

@@ -1,4 +1,4 @@
-"""The sweep of the op: contexts around tile edges, groups, sizes, windows, sinks, blocks, trees."""
+"""The sweep of the op: contexts around tile edges, groups, sizes, windows, blocks, trees, types."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from turbodflash_kernels.cases import Values, normal
 from turbodflash_kernels.device import KV, Device
-from turbodflash_kernels.op import Rope
+from turbodflash_kernels.kv import HeadFormat, head_formats, kv_types
 
 MOST_ROWS = 128
 
@@ -20,6 +20,7 @@ MOST_ROWS = 128
 class Case:
     """context: keys that the first row sees.
 
+    format, values: types of keys and of values, the same if only one is given.
     block, tree: rows that the op is called with. They depend on each other: a row of the case is a
     whole block or tree, at the next position.
     """
@@ -30,6 +31,8 @@ class Case:
     kv_heads: int
     head_dim: int
     format: str = "f16"
+    values: str = ""
+    rotate: bool = False
     window: int = 0
     sinks: bool = False
     block: int = 0
@@ -40,13 +43,15 @@ class Case:
         shape = f"{self.heads}h{self.kv_heads}x{self.head_dim}"
         numbers = {"window": self.window, "block": self.block, "tree": self.tree}
         extras = [f"{name}{number}" for name, number in numbers.items() if number]
-        extras += ["sinks"] * self.sinks
-        return "-".join([f"{self.rows}@{self.context}", shape, self.format, *extras])
+        extras += ["sinks"] * self.sinks + ["rotated"] * self.rotate
+        types = "/".join(filter(None, [self.format, self.values]))
+        return "-".join([f"{self.rows}@{self.context}", shape, types, *extras])
 
     def inputs(self, rows: int) -> Values:
         together = self.block or self.tree or 1
+        stored = self._formats[0].padded
         # some heads nearly even, some nearly one-hot
-        sharpness = np.repeat(np.linspace(0.2, 4, self.heads, dtype="f4"), self.head_dim)
+        sharpness = np.repeat(np.linspace(0.2, 4, self.heads, dtype="f4"), stored)
         starts = np.arange(self.context - 1, self.context - 1 + rows, dtype=np.int32)
         values = {"q": normal(rows, together * len(sharpness), 7) * np.tile(sharpness, together)}
         if self.tree:
@@ -85,17 +90,22 @@ class Case:
         return run
 
     def _filled(self, device: Device, positions: int) -> KV:
-        """A cache whose contents every device and precision holds exactly: nothing is rotated."""
-        kv = device.kv(
-            self.format, self.format, positions, self.kv_heads, self.head_dim, self.head_dim
-        )
-        still = Rope("neox", self.head_dim, np.zeros(self.head_dim // 2, np.float32))
-        store = device.bind("rope_store", kv=kv, **self._shape(), rope=still)
-        keys_and_values = normal(positions, 2 * self.kv_heads * self.head_dim, 8)
-        qkv = np.hstack([np.zeros((positions, self.heads * self.head_dim)), keys_and_values])
-        qkv = qkv.astype(np.float16).astype(np.float32)
-        device.read(store(device.upload(qkv), device.upload(np.arange(positions, dtype=np.int32))))
+        """A cache of the very bytes that every device and precision is given."""
+        shape = (positions, self.kv_heads, self.head_dim, self.head_dim)
+        kv = device.kv(*self._types, *shape, rotate=self.rotate)
+        both = normal(positions, 2 * self.kv_heads * self.head_dim, 8).astype(np.float16)
+        heads = both.reshape(positions, 2, self.kv_heads, self.head_dim)
+        k, v = (format.encode(heads[:, side]) for side, format in enumerate(self._formats))
+        kv.put_rows(0, k, v)
         return kv
+
+    @property
+    def _types(self) -> tuple[str, str]:
+        return self.format, self.values or self.format
+
+    @property
+    def _formats(self) -> tuple[HeadFormat, HeadFormat]:
+        return head_formats(*self._types, self.head_dim, self.head_dim, self.rotate)
 
     def _shape(self) -> dict[str, Any]:
         return {"heads": self.heads, "kv_heads": self.kv_heads, "head_dim": self.head_dim}
@@ -136,4 +146,22 @@ CASES = [
     *(Case(3, context, 9, 3, 64, tree=17) for context in (1, 118, 300)),
     *(Case(3, 250, 4, 2, 80, "f32", tree=size) for size in (1, 2, 32)),
     *(Case(3, 125, 4, 1, 128, window=size, sinks=True, tree=20) for size in (3, 40, 160)),
+]
+
+HEAD_DIMS = (64, 80, 96, 128, 192, 256, 512, 576)
+TYPES = kv_types()
+ROTATED = ("q8_0", "q5_1", "iq4_nl", "turbo4")
+
+TYPE_CASES = [
+    # every type as keys and as values, beside another one, every size of a head
+    *(
+        Case(3, 130, 2 * (1 + at % 2), 2, HEAD_DIMS[at % 8], k, TYPES[(at + 5) % len(TYPES)])
+        for at, k in enumerate(TYPES)
+    ),
+    *(Case(5, 40, 6, 2, 64, type) for type in TYPES if type not in ("f16", "f32")),
+    *(Case(rows, 300, 6, 2, 64, type, "q4_0", rotate=True) for rows in (1, 17) for type in ROTATED),
+    *(Case(3, 140, 4, 2, dim, "q8_0", rotate=True) for dim in (128, 192, 256, 512, 576)),
+    Case(3, 250, 6, 2, 64, "q8_0", "turbo4", window=100, sinks=True),
+    Case(2, 125, 6, 2, 64, "turbo3", "q5_1", block=16),
+    Case(2, 125, 6, 2, 96, "q4_1", "turbo2", tree=20),
 ]

@@ -44,7 +44,7 @@ def bind(
     window: int = 0,
     sinks: Array | None = None,
 ) -> Callable[..., Array]:
-    kind = (kv.format_k, kv.format_v, window > 0)
+    kind = (kv.format_k.type.name, kv.format_v.type.name, window > 0)
     combine = device.kernel("attend", "combine")
     by_rows, split = (device.kernel("attend", name, *kind) for name in ("rows", "split"))
     group, chunks = heads // kv_heads, kv.positions // CHUNK

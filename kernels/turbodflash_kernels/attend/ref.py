@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from turbodflash_kernels._reference import ReferenceDevice, ReferenceKV
+from turbodflash_kernels._reference import ReferenceDevice
+from turbodflash_kernels._reference_kv import ReferenceKV
 from turbodflash_kernels.errors import NoKernel
 
 Floats = NDArray[Any]
@@ -37,8 +38,10 @@ def bind(
     def attend(q: Floats, positions: Ints, parents: Ints | None = None) -> Floats:
         if parents is not None and not causal:
             raise NoKernel("the rows of a block see each other, those of a tree must not")
-        grouped = q.reshape(len(q), *per_group, head_dim)
-        out = np.empty_like(grouped)
+        grouped = q.reshape(len(q), *per_group, kv.format_k.padded)
+        out = np.empty((len(q), *per_group, kv.format_v.padded), q.dtype)
+        stop = max(int(positions.max()), int(positions[0]) + len(q) - 1) + 1
+        keys, values = kv.k.stored(stop), kv.v.stored(stop)  # [slots, kv_heads, padded]
         for row, position in enumerate(positions):
             last = position if causal else positions.max()
             slots = np.arange(last + 1)
@@ -46,11 +49,11 @@ def bind(
                 slots[positions[0] :] = positions[0] + path(parents, row)
             slots = slots[max(position + 1 - window, 0) if window else 0 :]
             # [kv_heads, length, head_dim]
-            k = kv.k[slots].swapaxes(0, 1).astype(q.dtype)
-            v = kv.v[slots].swapaxes(0, 1).astype(q.dtype)
+            k = keys[slots].swapaxes(0, 1).astype(q.dtype)
+            v = values[slots].swapaxes(0, 1).astype(q.dtype)
             scores = grouped[row] @ k.swapaxes(1, 2) * q.dtype.type(scale)
             out[row] = softmax(scores, sink_of) @ v
-        return out.reshape(len(q), heads * head_dim)
+        return kv.format_v.back(out).reshape(len(q), heads * head_dim)
 
     return attend
 

@@ -1,4 +1,4 @@
-"""The sweep of the op: both pairings, partial rotation, norms, head groups, both cache types."""
+"""The sweep of the op: both pairings, partial rotation, norms, head groups, cache types."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from turbodflash_kernels.cases import Values, normal
 from turbodflash_kernels.device import Device
+from turbodflash_kernels.kv import kv_types
 from turbodflash_kernels.op import Array, RmsNorm, Rope
 
 
@@ -18,6 +19,7 @@ from turbodflash_kernels.op import Array, RmsNorm, Rope
 class Case:
     """start: position of the first row. shift: how far behind its position a row is stored.
 
+    format, values: types of keys and of values, the same if only one is given.
     sliced: the rows are columns of a wider array.
     """
 
@@ -29,6 +31,8 @@ class Case:
     rope: Literal["norm", "neox"] = "norm"
     n_rot: int = 0
     format: str = "f16"
+    values: str = ""
+    rotate: bool = False
     magnitude: float = 1.0
     normed: str = ""
     shift: int = 0
@@ -39,10 +43,9 @@ class Case:
         rope = f"{self.rope}{self.n_rot or self.head_dim}"
         shape = f"{self.heads}h{self.kv_heads}x{self.head_dim}"
         extras = ["normed-" * bool(self.normed) + self.normed, "sliced" * self.sliced]
-        extras.append(f"shifted{self.shift}" * bool(self.shift))
-        return "-".join(
-            [f"{self.rows}@{self.start}", shape, rope, self.format, *filter(None, extras)]
-        )
+        extras += [f"shifted{self.shift}" * bool(self.shift), "rotated" * self.rotate]
+        types = "/".join(filter(None, [self.format, self.values]))
+        return "-".join([f"{self.rows}@{self.start}", shape, rope, types, *filter(None, extras)])
 
     def inputs(self, rows: int) -> Values:
         width = (self.heads + 2 * self.kv_heads) * self.head_dim
@@ -54,7 +57,8 @@ class Case:
 
     def bind(self, device: Device) -> Callable[[Values], Values]:
         shape = (self.kv_heads, self.head_dim, self.head_dim)
-        kv = device.kv(self.format, self.format, self.start + self.shift + 128, *shape)
+        types = (self.format, self.values or self.format)
+        kv = device.kv(*types, self.start + self.shift + 128, *shape, rotate=self.rotate)
         norms = {f"{name}_norm": self._norm(device, seed) for seed, name in enumerate("qk")}
         rope_store = device.bind(
             "rope_store",
@@ -109,4 +113,17 @@ CASES = [
     *(Case(rows, 120, 0, 2, 64, "neox", normed="k", sliced=True) for rows in (1, 8, 40)),
     *(Case(rows, 120, 0, 3, 32, format="f32") for rows in (1, 8)),
     *(Case(rows, 200, 6, 2, 64, sliced=True, shift=9) for rows in (1, 3, 17)),
+]
+
+HEAD_DIMS = (64, 80, 96, 128, 192, 256, 512, 576)
+TYPES = kv_types()
+
+TYPE_CASES = [
+    *(
+        Case(3, 60, 4, 2, HEAD_DIMS[at % 8], "neox", format=k, values=TYPES[(at + 5) % len(TYPES)])
+        for at, k in enumerate(TYPES)
+    ),
+    *(Case(17, 60, 6, 2, 64, format=type) for type in TYPES if type not in ("f16", "f32")),
+    *(Case(3, 60, 4, 2, dim, format="q4_0", rotate=True) for dim in (64, 128, 192, 576)),
+    Case(5, 200, 6, 2, 64, "neox", 32, "turbo4", "q8_0", True, 1.2, "qk", 9, True),
 ]

@@ -35,7 +35,8 @@ def bind(
     finite: bool = False,
 ) -> Callable[..., Array]:
     angles = device.kernel("rope_store", "angles", rope.kind)
-    rotate = device.kernel("rope_store", "rotate", rope.kind, kv.format_k, kv.format_v)
+    types = (kv.format_k.type.name, kv.format_v.type.name)
+    rotate = device.kernel("rope_store", "rotate", rope.kind, *types)
     inv_freq = device.upload(np.asarray(rope.inv_freq, np.float32))
     magnitude = float_word(rope.magnitude)
     half = rope.n_rot // 2

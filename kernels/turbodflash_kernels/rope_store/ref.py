@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from turbodflash_kernels._reference import ReferenceDevice, ReferenceKV
+from turbodflash_kernels._reference import ReferenceDevice
+from turbodflash_kernels._reference_kv import ReferenceKV
 from turbodflash_kernels.op import RmsNorm, Rope
 
 Floats = NDArray[Any]
@@ -36,16 +37,17 @@ def bind(
         q, k, v = np.split(rows, [heads, heads + kv_heads], axis=1)
         where = positions if slots is None else slots
         k = rotate(normed(k, k_norm), positions, rope)
-        kv.k[where] = held(k, kv.k.dtype) if finite else k
-        kv.v[where] = held(v, kv.v.dtype) if finite else v
-        return rotate(normed(q, q_norm), positions, rope).reshape(len(q), heads * head_dim)
+        kv.k.put(where, held(k, kv.format_k.most) if finite else k)
+        kv.v.put(where, held(v, kv.format_v.most) if finite else v)
+        q = kv.format_k.turned(rotate(normed(q, q_norm), positions, rope))
+        return q.reshape(len(q), heads * kv.format_k.padded)
 
     return rope_store
 
 
-def held(x: Floats, kind: np.dtype[Any]) -> Floats:
-    """x with 0 for what that type cannot hold."""
-    return np.where(np.abs(x) <= np.finfo(kind).max, x, x.dtype.type(0))
+def held(x: Floats, most: float) -> Floats:
+    """x with 0 for NaN and for what is larger than `most`."""
+    return np.where(np.abs(x) <= most, x, x.dtype.type(0))
 
 
 def normed(x: Floats, norm: RmsNorm | None) -> Floats:

@@ -1,0 +1,66 @@
+"""The turbo types: 128 numbers, rotated, as levels of a normal distribution times one norm.
+
+The norm is such that the levels have the length of the numbers they stand for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from turbodflash_kernels.kv._base import F16_MOST, Bytes, Floats, KVType, sum_of_halves
+from turbodflash_kernels.kv._blocks import half, half_at, joined
+from turbodflash_kernels.kv._rotation import TURBO_BLOCK
+
+SHORTEST = np.float32(1e-10)
+"""A vector that is not longer has no direction."""
+
+MOST = 2.0**60
+"""Squares of numbers up to this size can be summed; the norm itself is held at 65504."""
+
+
+def turbo_type(
+    name: str,
+    *,
+    levels: tuple[float, ...],
+    middles: tuple[float, ...],
+    pack: Callable[[Bytes], Bytes],
+    unpack: Callable[[Bytes], Bytes],
+) -> KVType:
+    """levels, middles: the positive ones; 0 is a middle as well, and the rest mirrors them.
+
+    pack: codes uint8 [n, 128] -> the bytes behind the norm; unpack: the way back.
+    """
+    level, middle = symmetric(levels), np.insert(symmetric(middles), len(middles), 0)
+
+    def encode(y: Floats) -> Bytes:
+        length = np.sqrt(sum_of_halves(y * y))
+        long = length > SHORTEST
+        factor = np.where(long, 1 / np.where(long, length, 1), 0).astype(np.float32)
+        code = np.searchsorted(middle, y * factor[:, None], side="right").astype(np.uint8)
+        norm = length / np.sqrt(sum_of_halves(np.square(level[code])))
+        return joined(half(np.minimum(norm, np.float32(F16_MOST))), pack(code))
+
+    def decode(blocks: Bytes) -> Floats:
+        return half_at(blocks, 0) * level[unpack(blocks[:, 2:])]
+
+    code_bytes = pack(np.zeros((1, TURBO_BLOCK), np.uint8)).shape[1]
+    return KVType(name, TURBO_BLOCK, 2 + code_bytes, MOST, encode, decode, "turbo")
+
+
+def symmetric(positive: tuple[float, ...]) -> Floats:
+    """Ascending, each with both signs."""
+    upper = np.array(positive, np.float32)
+    return np.concatenate([-upper[::-1], upper])
+
+
+def pack_pairs(code: Bytes) -> Bytes:
+    """Codes of two bits, four a byte, the first lowest: [n, 128] -> [n, 32]."""
+    four = code.reshape(len(code), -1, 4)
+    return four[:, :, 0] | four[:, :, 1] << 2 | four[:, :, 2] << 4 | four[:, :, 3] << 6
+
+
+def unpack_pairs(packed: Bytes) -> Bytes:
+    shifts = np.arange(0, 8, 2, dtype=np.uint8)
+    return (packed[:, :, None] >> shifts & 3).reshape(len(packed), -1)
