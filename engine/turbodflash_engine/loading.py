@@ -15,6 +15,7 @@ from turbodflash_engine.info import FILE_TYPES, ModelInfo
 from turbodflash_engine.memory import Plan, Room, Wish, free_bytes, plan_memory
 from turbodflash_engine.metadata import Metadata
 from turbodflash_engine.models._base import CachePlan, Config, Model
+from turbodflash_engine.models._placement import Placement
 from turbodflash_engine.opening import Files, Found, open_files
 from turbodflash_engine.options import LoadOptions, SpecOptions
 from turbodflash_engine.pairing import DraftFile, draft_info, one_of, rules
@@ -61,7 +62,8 @@ def _build(found: Found, draft: DraftFile | None, options: LoadOptions, report: 
     device = open_device(options.device, options.threads, options.threads_batch, _Compiling(report))
     plan = _plan(found, draft, options, device)
     cache = CachePlan(plan.context, options.cache_type_k, options.cache_type_v)
-    model = found.architecture.build(found.config, found.tensors, device, cache)
+    placement = Placement.on(device, found.config.layers)
+    model = found.architecture.build(found.config, found.tensors, placement, cache)
     drafters = rules(spec)
     if draft:
         drafters.append(draft.build(device, model.shared, plan.context, spec))

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from turbodflash_engine import plugins
+from turbodflash_engine.drafters._across import across
 from turbodflash_engine.drafters._base import Drafter, FileKind, RuleKind, Setting
 from turbodflash_engine.drafters._first import FirstOf
 from turbodflash_engine.errors import BadModel, BadUsage
@@ -51,7 +52,8 @@ class DraftFile:
         """positions: of the model's cache; its own has no more of them."""
         own = min(rounded(options.context) or positions, positions)
         plan = CachePlan(own, options.cache_type_k, options.cache_type_v)
-        return self.kind.build(self.config, self.tensors, Setting(device, target, plan, options))
+        setting = Setting(device, target, plan, options)
+        return across(self.kind.build(self.config, self.tensors, setting), device, target)
 
 
 def open_draft(options: SpecOptions, loaded: Callable[[int], None]) -> DraftFile | None:

@@ -19,6 +19,7 @@ from turbodflash_engine.layers.rope import RopeOverrides
 from turbodflash_engine.layers.tensors import Info, Tensors
 from turbodflash_engine.metadata import Metadata
 from turbodflash_engine.models._base import CachePlan, Model
+from turbodflash_engine.models._placement import Placement
 from turbodflash_engine.quant import weight_type
 from turbodflash_kernels.device import Device
 
@@ -78,7 +79,7 @@ def tensors_of(name: str) -> tuple[Metadata, dict[str, Info]]:
 def build(
     metadata: Metadata,
     infos: Mapping[str, Info],
-    device: Device,
+    device: Device | Placement,
     *,
     positions: int = 256,
     kv: str = "f32",
@@ -89,11 +90,12 @@ def build(
     config = architecture.read(metadata, overrides or RopeOverrides())
     tensors = Tensors(infos, "tiny.gguf", lambda info: weight_type(info.type, info.name))
     tensors.check(architecture.layout(config, tensors))
-    model: Model = architecture.build(config, tensors, device, CachePlan(positions, kv, kv))
+    placement = device if isinstance(device, Placement) else Placement.on(device, config.layers)
+    model: Model = architecture.build(config, tensors, placement, CachePlan(positions, kv, kv))
     return model
 
 
-def tiny(name: str, device: Device, kv: str = "f32") -> Model:
+def tiny(name: str, device: Device | Placement, kv: str = "f32") -> Model:
     return build(*tensors_of(name), device, kv=kv)
 
 

@@ -14,6 +14,7 @@ from turbodflash_engine.layers.rope import RopeOverrides
 from turbodflash_engine.layers.tensors import Layout, Tensors
 from turbodflash_engine.metadata import Metadata
 from turbodflash_engine.models._base import Architecture, Config, Form, Model, Shared
+from turbodflash_engine.models._placement import Placement
 from turbodflash_engine.options import SpecOptions
 
 PADDING = 128
@@ -161,7 +162,8 @@ def layout(config: DraftModelConfig, present: Container[str]) -> Layout:
 
 def build(config: DraftModelConfig, tensors: Tensors, setting: Setting) -> Drafter:
     device, options = setting.device, setting.options
-    model = config.plugin.build(config.model, tensors, device, setting.plan, threads_of(options))
+    placement = Placement.on(device, config.model.layers)
+    model = config.plugin.build(config.model, tensors, placement, setting.plan, threads_of(options))
     weight_bytes = tensors.weight_bytes(device.bytes_per_weight)
     return DraftModel(model, setting.target, options, weight_bytes)
 

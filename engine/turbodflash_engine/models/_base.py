@@ -11,9 +11,11 @@ from numpy.typing import NDArray
 from turbodflash_engine.cache import Cache
 from turbodflash_engine.layers.rope import RopeOverrides
 from turbodflash_engine.layers.steps import AS_THE_DEVICE, Threads
+from turbodflash_engine.layers.tables import Table
 from turbodflash_engine.layers.tensors import Layout, Tensors
 from turbodflash_engine.metadata import Metadata
-from turbodflash_kernels.device import Device, Weight
+from turbodflash_engine.models._placement import Placement
+from turbodflash_kernels.device import Device
 from turbodflash_kernels.op import Array
 
 
@@ -21,7 +23,8 @@ class Output(NamedTuple):
     """Both hold until the model is called again.
 
     logits: f32[rows, vocabulary] on the host, of the last rows.
-    taps: for each layer asked for, f32[n, width] on the device: the residual stream entering it.
+    taps: for each layer asked for, f32[n, width]: the residual stream entering it, on the device
+    of that layer.
     """
 
     logits: NDArray[np.float32]
@@ -33,14 +36,16 @@ class Shared(NamedTuple):
 
     embedding: [vocabulary, width], not scaled; the model multiplies its rows by embedding_scale.
     head: [vocabulary, width], applied to normed rows. layers: taps are 0 to layers - 1.
+    devices: where each of these taps lies.
     """
 
-    embedding: Weight
-    head: Weight
+    embedding: Table
+    head: Table
     embedding_scale: float
     width: int
     layers: int
     vocabulary: int
+    devices: tuple[Device, ...] = ()
 
 
 class Model(Protocol):
@@ -125,7 +130,7 @@ class Build(Protocol):
         self,
         config: Any,
         tensors: Tensors,
-        device: Device,
+        placement: Placement,
         plan: CachePlan,
         threads: Threads = AS_THE_DEVICE,
         /,

@@ -1,42 +1,31 @@
-"""The run that decoder models share: embed, blocks, head, captured once per shape of a pass."""
+"""The run that decoder models share: embed, blocks, head, on one device or handed on to others."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, TypeAlias
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from turbodflash_engine.cache import Cache
-from turbodflash_engine.layers.attention import Places
-from turbodflash_engine.layers.steps import AS_THE_DEVICE, Steps, Threads
+from turbodflash_engine.layers.steps import AS_THE_DEVICE, Threads
 from turbodflash_engine.models._base import Output, Shared
-from turbodflash_kernels.device import Device
+from turbodflash_engine.models._placement import Placement
+from turbodflash_engine.models._stage import Block, Shape, Stage, as_it_is
 from turbodflash_kernels.op import Array
-
-Block: TypeAlias = Callable[[Array, Places, int], Array]
-"""(x f32[n, width], places, last) -> f32[last, width]; all n rows are remembered."""
-
-Result: TypeAlias = tuple[Array, tuple[Array, ...]]
-
-
-class _Key(NamedTuple):
-    rows: int
-    logits: int
-    taps: tuple[int, ...]
-    tree: bool
 
 
 class Decoder:
     """A `Model` of blocks in a row.
 
-    embed: tokens -> f32[n, width]. head: f32[n, width] -> f32[n, vocabulary].
+    embed: tokens -> f32[n, width]. head: f32[n, width] -> f32[n, vocabulary]. What neighbours on
+    one device do is one captured step; from device to device residual rows go through the host.
     """
 
     def __init__(
         self,
-        device: Device,
+        placement: Placement,
         *,
         embed: Callable[[Array], Array],
         blocks: Sequence[Block],
@@ -46,8 +35,20 @@ class Decoder:
         threads: Threads = AS_THE_DEVICE,
     ) -> None:
         self.cache, self.shared, self.vocabulary = cache, shared, shared.vocabulary
-        self._device, self._embed, self._blocks, self._head = device, embed, tuple(blocks), head
-        self._steps: Steps[_Key, Result] = Steps(device, self._pass, threads)
+        self._layers = range(len(blocks))
+        runs = list(placement.runs())
+        self._stages = [
+            Stage(
+                run.device,
+                run.layers,
+                [blocks[layer] for layer in run.layers],
+                self._layers[-1],
+                begin=embed if run is runs[0] else as_it_is,
+                end=head if run is runs[-1] else as_it_is,
+                threads=threads,
+            )
+            for run in runs
+        ]
 
     def __call__(
         self,
@@ -57,34 +58,28 @@ class Decoder:
         parents: Sequence[int] | None = None,
     ) -> Output:
         count = len(tokens)
-        self._check(tokens, logits)
+        self._check(tokens, logits, taps)
         self.cache.reserve(count)
-        key = _Key(count, max(logits, 1), tuple(taps), parents is not None)
-        ids = np.array(tokens, np.int32)
-        scores, tapped = self._steps(key, ids, *_places(self.cache.length, count, parents))
-        rows = self._device.read(scores)
+        shape = Shape(count, max(logits, 1), tuple(taps), parents is not None)
+        places = _places(self.cache.length, count, parents)
+        rows: NDArray[Any] = np.array(tokens, np.int32)
+        tapped: dict[int, Array] = {}
+        for stage in self._stages:
+            passed = stage(shape, rows, places)
+            rows = stage.device.read(passed.x)
+            tapped |= passed.taps
         self.cache.advance(count)
-        return Output(rows[len(rows) - logits :], tapped)
+        return Output(rows[len(rows) - logits :], tuple(tapped[tap] for tap in taps))
 
-    def _check(self, tokens: Sequence[int], logits: int) -> None:
+    def _check(self, tokens: Sequence[int], logits: int, taps: tuple[int, ...]) -> None:
         if not len(tokens):
             raise ValueError("there are no tokens to read")
         if min(tokens) < 0 or max(tokens) >= self.vocabulary:
             raise ValueError(f"a token lies outside of 0 to {self.vocabulary - 1}")
         if not 0 <= logits <= len(tokens):
             raise ValueError(f"cannot give logits of {logits} rows out of {len(tokens)}")
-
-    def _pass(self, key: _Key, tokens: Array, *places: Array) -> Result:
-        if not set(key.taps) <= set(range(len(self._blocks))):
-            raise ValueError(f"taps {key.taps} are not all layers of 0 to {len(self._blocks) - 1}")
-        x = self._embed(tokens)
-        tapped = {}
-        for index, block in enumerate(self._blocks):
-            if index in key.taps:
-                tapped[index] = x
-            final = index == len(self._blocks) - 1
-            x = block(x, Places(*places), key.logits if final else key.rows)
-        return self._head(x), tuple(tapped[tap] for tap in key.taps)
+        if not set(taps) <= set(self._layers):
+            raise ValueError(f"taps {taps} are not all layers of 0 to {self._layers[-1]}")
 
 
 def _places(start: int, rows: int, parents: Sequence[int] | None) -> Sequence[NDArray[np.int32]]:

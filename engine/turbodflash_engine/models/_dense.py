@@ -13,10 +13,13 @@ from turbodflash_engine.layers.mlp import Mlp, MlpShape, mlp_layout
 from turbodflash_engine.layers.rope import RopeConfig, RopeOverrides
 from turbodflash_engine.layers.shapes import MOST_LAYERS, attention_shapes, mlp_shapes, positive
 from turbodflash_engine.layers.steps import AS_THE_DEVICE, Threads
+from turbodflash_engine.layers.tables import Table
 from turbodflash_engine.layers.tensors import Layout, Tensors
 from turbodflash_engine.metadata import Metadata
 from turbodflash_engine.models._base import Architecture, CachePlan, KVShape, Shared
-from turbodflash_engine.models._decoder import Block, Decoder
+from turbodflash_engine.models._decoder import Decoder
+from turbodflash_engine.models._placement import Placement
+from turbodflash_engine.models._stage import Block
 from turbodflash_kernels.device import Device
 from turbodflash_kernels.op import Array, RmsNorm, Rope
 
@@ -117,27 +120,33 @@ def layout(config: DenseConfig, present: Container[str]) -> Layout:
 def build(
     config: DenseConfig,
     tensors: Tensors,
-    device: Device,
+    placement: Placement,
     plan: CachePlan,
     threads: Threads = AS_THE_DEVICE,
 ) -> Decoder:
-    memory = [_memory(device, plan, shape) for shape in config.attention]
-    embedding = device.pack([tensors.part(EMBEDDING)], config.width)
+    memory = [
+        _memory(device, plan, shape)
+        for device, shape in zip(placement.layers, config.attention, strict=True)
+    ]
+    embedding = Table(tensors, EMBEDDING, config.width)
+    table = embedding.on(placement.embedding)
     rope = _rope(config, tensors, plan.positions)
     blocks = [
-        _block(device, tensors, config, index, rope, layer) for index, layer in enumerate(memory)
+        _block(placement.layers[index], tensors, config, index, rope, layer)
+        for index, layer in enumerate(memory)
     ]
-    head = embedding
-    if HEAD in tensors:
-        head = device.pack([tensors.part(HEAD)], config.width)
-    norm = RmsNorm(device.upload(tensors.vector(NORM)), config.eps)
+    head = Table(tensors, HEAD, config.width) if HEAD in tensors else embedding
+    norm = RmsNorm(placement.head.upload(tensors.vector(NORM)), config.eps)
+    sizes = (config.width, config.layers, config.vocabulary)
     return Decoder(
-        device,
-        embed=device.bind("embed", table=embedding, scale=1.0),
+        placement,
+        embed=placement.embedding.bind("embed", table=table, scale=1.0),
         blocks=blocks,
-        head=device.bind("linear", weight=head, prologue=norm, bias=None),
+        head=placement.head.bind(
+            "linear", weight=head.on(placement.head), prologue=norm, bias=None
+        ),
         cache=Cache(memory, plan.positions),
-        shared=Shared(embedding, head, 1.0, config.width, config.layers, config.vocabulary),
+        shared=Shared(embedding, head, 1.0, *sizes, placement.layers),
         threads=threads,
     )
 

@@ -23,8 +23,8 @@ from turbodflash_kernels.device import Device, Weight
 def read_words(device: Device, tensors: Tensors, config: BlockConfig, target: Shared) -> Words:
     """Raises BadModel where the tables do not cover the model's tokens."""
     embedding = own_table(device, tensors, EMBEDDING, config.width)
-    head = own_table(device, tensors, HEAD, config.width) or embedding or target.head
-    embedding = embedding or target.embedding
+    head = own_table(device, tensors, HEAD, config.width) or embedding or target.head.on(device)
+    embedding = embedding or target.embedding.on(device)
     check_covers(config, EMBEDDING, embedding, target.vocabulary)
     if config.mask >= embedding.rows:
         raise BadModel(

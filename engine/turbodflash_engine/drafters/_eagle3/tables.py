@@ -30,8 +30,8 @@ def read_words(device: Device, tensors: Tensors, config: Eagle3Config, target: S
                 f"{target.width}, but the draft's width is {config.width}",
                 hint=ANOTHER,
             )
-    embedding = own_table(device, tensors, EMBEDDING, config.width) or target.embedding
-    head = own_table(device, tensors, HEAD, config.width) or target.head
+    embedding = own_table(device, tensors, EMBEDDING, config.width) or target.embedding.on(device)
+    head = own_table(device, tensors, HEAD, config.width) or target.head.on(device)
     if HEAD_TOKENS in tensors:
         tokens = absolute(tensors.ids(HEAD_TOKENS))
         check_row_tokens(config.source, tokens, head.rows, target.vocabulary)
