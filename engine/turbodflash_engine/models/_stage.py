@@ -58,9 +58,7 @@ class Stage:
         self._begin, self._end = begin, end
         self._steps: Steps[Shape, Passed] = Steps(device, self._pass, threads)
 
-    def __call__(
-        self, shape: Shape, given: NDArray[Any], places: Sequence[NDArray[Any]]
-    ) -> Passed:
+    def __call__(self, shape: Shape, given: NDArray[Any], places: Sequence[NDArray[Any]]) -> Passed:
         """given: one row, or one token, for each row of the pass."""
         return self._steps(shape, given, *places)
 
