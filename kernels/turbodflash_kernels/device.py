@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Protocol, TypeVar
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from turbodflash_kernels.cards import PACKAGES
 from turbodflash_kernels.errors import NoDevice, NoKernel
 from turbodflash_kernels.kv import HeadFormat, head_formats
 from turbodflash_kernels.op import Array, Part
@@ -188,6 +189,10 @@ class Device(ABC):
         described = ", ".join(f"{key}={_described(value)}" for key, value in static.items())
         raise NoKernel("\n".join([f"no kernel for {op}({described}):", *reasons]))
 
+    def free_bytes(self) -> int | None:
+        """Bytes that are free in a memory of its own; None = it lives in the host's."""
+        return None
+
     def probe(self) -> Probe:
         """For benchmarks; raises NoDevice if this device has no ceilings worth measuring."""
         raise NoDevice(f"the {self.name} device cannot be measured", hint="use the cpu device")
@@ -210,12 +215,14 @@ def open_device(
     threads: int = 0,
     threads_batch: int = 0,
     compiling: Callable[[str], None] | None = None,
+    graphs: bool = True,
 ) -> Device:
-    """The device of that name.
+    """The device of that name; of several cards, "gpu:1" is the second. Raises NoDevice.
 
     threads: for few rows; 0 means all cores this process may use.
     threads_batch: for many rows; 0 means as many as `threads`.
     compiling: called with a kernel's name before it is compiled, which takes seconds.
+    graphs: a card may run captured passes as graphs.
     """
     if name == "reference":
         from turbodflash_kernels._reference import ReferenceDevice
@@ -225,22 +232,23 @@ def open_device(
         from turbodflash_kernels._cpu.device import CpuDevice
 
         return CpuDevice(threads, threads_batch, compiling)
-    if name == "gpu":
-        return _open_gpu()
+    kind, _, index = name.partition(":")
+    if kind == "gpu" and (index or "0").isdecimal():
+        return _open_gpu(int(index or 0), graphs)
     raise NoDevice(f"no device named {name!r}", hint=f"there are: {', '.join(DEVICES)}")
 
 
-def _open_gpu() -> Device:
+def _open_gpu(index: int, graphs: bool) -> Device:
     try:
         from turbodflash_kernels._gpu.device import GpuDevice
     except ModuleNotFoundError as error:
-        if error.name not in ("torch", "triton"):
+        if error.name not in PACKAGES:
             raise
         raise NoDevice(
             f"a GPU needs the package {error.name}, which is not installed",
             hint='install it with: pip install "turbodflash[gpu]"',
         ) from None
-    return GpuDevice.open()
+    return GpuDevice.open(index, graphs)
 
 
 def _implementation(op: str, implementation: str) -> ModuleType | None:

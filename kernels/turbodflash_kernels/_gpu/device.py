@@ -16,6 +16,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from turbodflash_kernels._gpu import kv, weight
 from turbodflash_kernels._gpu.launching import Launch, Recorder, launch_now
+from turbodflash_kernels.cards import FoundCard, cards
 from turbodflash_kernels.device import Device
 from turbodflash_kernels.errors import NoDevice
 from turbodflash_kernels.kv import HeadFormat
@@ -24,7 +25,8 @@ from turbodflash_kernels.planar import Format
 
 T = TypeVar("T")
 
-OLDEST = 80  # compute capability: tensor cores with 16-bit floats, asynchronous copies
+ON_THE_CPU = "leave out -ngl, or use -ngl 0, to compute on the CPU"
+RESERVE = 512 << 20  # bytes of a card for loaded kernels, graphs and torn blocks: a prediction
 FEW_ROWS = 32  # up to here a pass decodes or verifies; beyond, it reads a prompt
 
 
@@ -63,31 +65,31 @@ class GpuDevice(Device):
     name: ClassVar[str] = "gpu"
     implementations: ClassVar[tuple[str, ...]] = ("gpu",)
 
-    def __init__(self, card: Card, place: torch.device, launch: Launch) -> None:
-        self.card, self.place, self.launch = card, place, launch
+    def __init__(
+        self, card: Card, place: torch.device, launch: Launch, graphs: bool = True
+    ) -> None:
+        """graphs: captured passes may run as CUDA graphs."""
+        self.card, self.place, self.launch, self.graphs = card, place, launch, graphs
 
     @classmethod
-    def open(cls, index: int = 0) -> GpuDevice:
+    def open(cls, index: int = 0, graphs: bool = True) -> GpuDevice:
         """Raises NoDevice with the reason when this machine has no card that will do."""
         if interpreting():
-            return cls(INTERPRETED, torch.device("cpu"), launch_now)
-        if not torch.cuda.is_available():
-            raise NoDevice("there is no CUDA device here", hint="use -ngl 0 to compute on the CPU")
+            return cls(INTERPRETED, torch.device("cpu"), launch_now, graphs)
+        count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+        if index >= count:
+            raise _absent(index, count)
         found: Any = torch.cuda.get_device_properties(index)
-        capability = 10 * found.major + found.minor
-        if capability < OLDEST:
-            raise NoDevice(
-                f"the {found.name} has compute capability {found.major}.{found.minor}; "
-                f"8.0 is the oldest that is supported",
-                hint="use -ngl 0 to compute on the CPU",
-            )
         card = Card(
             found.name,
-            capability,
+            10 * found.major + found.minor,
             found.multi_processor_count,
             found.shared_memory_per_block_optin,
         )
-        return cls(card, torch.device("cuda", index), launch_now)
+        why = FoundCard(card.name, card.capability, found.total_memory).lacks
+        if why:
+            raise NoDevice(why, hint=ON_THE_CPU)
+        return cls(card, torch.device("cuda", index), launch_now, graphs)
 
     @classmethod
     def compiling(cls, capability: int) -> tuple[GpuDevice, Recorder]:
@@ -105,6 +107,12 @@ class GpuDevice(Device):
         return f"gpu {self.card.name}, compute capability {major}.{minor}"
 
     # -- memory ----------------------------------------------------------------------------------
+
+    def free_bytes(self) -> int | None:
+        if self.place.type != "cuda":
+            return None
+        free, _ = torch.cuda.mem_get_info(self.place)
+        return max(int(free) - RESERVE, 0)
 
     def empty(self, shape: tuple[int, ...], dtype: DTypeLike) -> torch.Tensor:
         array = torch.empty(shape, dtype=torch_type(dtype), device=self.place)
@@ -149,6 +157,17 @@ class GpuDevice(Device):
 
     def capture(self, step: Callable[[], T], threads: int = 0) -> Callable[[], T]:
         return step
+
+
+def _absent(index: int, count: int) -> NoDevice:
+    if count:
+        return NoDevice(f"there is no card {index}: this machine has {count}, counted from 0")
+    if found := cards():
+        return NoDevice(
+            f"there is the card {found[0].name}, but torch {torch.__version__} cannot use it",
+            hint='install a torch with CUDA: pip install --upgrade "turbodflash[gpu]"',
+        )
+    return NoDevice("there is no CUDA device here", hint=ON_THE_CPU)
 
 
 def interpreting() -> bool:
