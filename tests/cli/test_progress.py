@@ -53,6 +53,11 @@ def bar(monkeypatch: pytest.MonkeyPatch, tty: bool = True, verbose: bool = False
         (Progress("compiling", 0, 8, "kernels"), 0.0, "compiling 0/8 kernels " + "╌" * 24),
         (Progress("compiling", 7, 0, "kernels"), 9.0, "compiling kernels … 7"),
         (Progress("loading", 8, 8, "B"), 1.0, "loading 8.0/8 B " + "━" * 24 + " 8 B/s"),
+        (
+            Progress("perplexity", 512, 1024, "tokens", "PPL 18.2218"),
+            1.0,
+            f"perplexity 512/1024 tokens {'━' * 12}{'╌' * 12} 512 tokens/s 0:01 PPL 18.2218",
+        ),
     ],
 )
 def test_what_it_says(event: Progress, seconds: float, line: str) -> None:

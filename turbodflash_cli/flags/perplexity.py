@@ -21,7 +21,10 @@ def cache_types(name: str, written: str) -> tuple[str, ...]:
     """Types of the KV cache by commas; `all` is every one."""
     if written.strip().lower() == "all":
         return CACHE_TYPES
-    return tuple(cache_type(name, each) for each in written.split(",") if each.strip())
+    types = tuple(cache_type(name, each) for each in written.split(",") if each.strip())
+    if not types:
+        raise BadUsage(f"{name} takes cache types by commas, not {written!r}.", hint="q8_0,q4_0")
+    return types
 
 
 class PerplexityFlags(Group):

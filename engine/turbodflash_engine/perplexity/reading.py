@@ -98,19 +98,25 @@ def read_windows(
 ) -> Values:
     """f64[windows, scored]: the negative log-probability of every scored token.
 
-    The cache is left empty. Reports after each window, with the perplexity so far.
+    The cache is left empty. Reports tokens after each pass, with the perplexity up to and with the
+    last whole window.
     """
     most = MOST_LOGITS // (4 * vocabulary)
     plan = passes(windows.length, windows.first, ubatch=ubatch, most=most)
     nll = np.empty((windows.count, windows.scored))
+    total = windows.tokens.size
+    report(Progress(stage, 0, total, "tokens"))
+    note = ""
     for index in range(windows.count):
         watcher.window(index)
         model.cache.truncate(0)
         for each in plan:
             _read(model, windows, index, each, nll[index], watcher)
-        so_far = perplexity(nll[: index + 1].ravel())
-        done = (index + 1) * windows.length
-        report(Progress(stage, done, windows.tokens.size, "tokens", f"PPL {so_far.value:.4f}"))
+            if each.stop < windows.length - 1:
+                done = index * windows.length + each.stop
+                report(Progress(stage, done, total, "tokens", note))
+        note = f"PPL {perplexity(nll[: index + 1].ravel()).value:.4f}"
+        report(Progress(stage, (index + 1) * windows.length, total, "tokens", note))
     watcher.done()
     model.cache.truncate(0)
     return nll
