@@ -45,7 +45,7 @@ ENGINE = (  # lowest first; a part may import itself and what stands in a row be
     {"sizing"},
     {"loading", "inspect"},
     {"session"},
-    {"measuring", "perplexity", "speculating"},
+    {"measuring", "perplexity", "planner", "speculating"},
     {"doctor"},
 )
 ROW = {part: row for row, parts in enumerate(ENGINE) for part in parts}

@@ -31,7 +31,7 @@ IGNORED = _spread(
         "-ncmoe --n-cpu-moe -ncffn --n-cpu-ffn": 1,
         "-ncmoed --n-cpu-moe-draft --spec-draft-n-cpu-moe --spec-draft-ncmoe": 1,
         "--spec-draft-backend-sampling --no-spec-draft-backend-sampling": 0,
-        "-fit --fit -fitt --fit-target -fitc --fit-ctx": 1,
+        "-fitt --fit-target -fitc --fit-ctx": 1,
         "--perf --no-perf --check-tensors --no-context-shift": 0,
         "--log-disable --log-prefix --no-log-prefix": 0,
         "--log-timestamps --no-log-timestamps": 0,

@@ -42,6 +42,7 @@ def load_options(
         "chat_template": template,
         "warmup": compute.warmup,
         "spec": spec,
+        "fit": None if window.fit is None else window.fit == "on",
     }
     known: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     return LoadOptions(model, **known)

@@ -25,6 +25,7 @@ from turbodflash_cli.flags import (
     SamplingFlags,
 )
 from turbodflash_cli.flags.perplexity import PerplexityFlags
+from turbodflash_cli.flags.plan import PlanFlags
 from turbodflash_cli.flags.report import BenchFlags, InspectFlags
 from turbodflash_cli.interrupt import CODE as INTERRUPTED
 from turbodflash_cli.interrupt import obey_termination
@@ -55,6 +56,7 @@ GRAMMARS: dict[str, Grammar | None] = {
         NgramFlags,
     ),
     "bench": Grammar.of(ModelFlags, DraftFlags, BenchFlags, ContextFlags, ComputeFlags, NgramFlags),
+    "plan": Grammar.of(ModelFlags, DraftFlags, PlanFlags, ContextFlags, ComputeFlags, NgramFlags),
     "inspect": Grammar.of(InspectFlags, words=1),
     "models": None,
     "perplexity": Grammar.of(ModelFlags, PerplexityFlags, ContextFlags, ComputeFlags),
@@ -127,6 +129,23 @@ def bench(
     from turbodflash_cli.bench import bench as measure
 
     return measure(terminal, model, draft, report, window, compute, ngram)
+
+
+@app.command(cls=FlagCommand)
+@flagged
+def plan(
+    terminal: Terminal,
+    model: ModelFlags,
+    draft: DraftFlags,
+    report: PlanFlags,
+    window: ContextFlags,
+    compute: ComputeFlags,
+    ngram: NgramFlags,
+) -> int:
+    """Say what a model would take, and whether it fits."""
+    from turbodflash_cli.plan import plan as show
+
+    return show(terminal, model, draft, report, window, compute, ngram)
 
 
 @app.command(cls=FlagCommand)

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
         measure_perplexity,
         sweep_cache_types,
     )
+    from turbodflash_engine.planner import Card, Planned, plan_files
     from turbodflash_engine.session import Session, open_session
     from turbodflash_engine.speculating import Prompt, measure_speculation
 
@@ -52,6 +53,7 @@ __all__ = [
     "SPEC_TYPES",
     "BadModel",
     "BadUsage",
+    "Card",
     "Check",
     "Diagnosis",
     "Divergence",
@@ -65,6 +67,7 @@ __all__ = [
     "ModelInfo",
     "Perplexity",
     "PerplexityOptions",
+    "Planned",
     "Progress",
     "Prompt",
     "SampleOptions",
@@ -84,6 +87,7 @@ __all__ = [
     "measure_perplexity",
     "measure_speculation",
     "open_session",
+    "plan_files",
     "sampler_name",
     "sweep_cache_types",
 ]
@@ -106,6 +110,9 @@ _HEAVY = {
     "SweepRow": "turbodflash_engine.perplexity",
     "measure_perplexity": "turbodflash_engine.perplexity",
     "sweep_cache_types": "turbodflash_engine.perplexity",
+    "Card": "turbodflash_engine.planner",
+    "Planned": "turbodflash_engine.planner",
+    "plan_files": "turbodflash_engine.planner",
     "Prompt": "turbodflash_engine.speculating",
     "measure_speculation": "turbodflash_engine.speculating",
 }

@@ -20,7 +20,7 @@ from turbodflash_engine.opening import Files, Found, open_files
 from turbodflash_engine.options import LoadOptions, SpecOptions
 from turbodflash_engine.pairing import DraftFile, draft_info, one_of, rules
 from turbodflash_engine.sampling.defaults import sample_defaults
-from turbodflash_engine.sizing import check_cache_types, needs_of
+from turbodflash_engine.sizing import cheaper_caches, check_cache_types, needs_of
 from turbodflash_kernels.device import Device, open_device
 
 if TYPE_CHECKING:
@@ -83,7 +83,8 @@ def _plan(found: Found, draft: DraftFile | None, options: LoadOptions, device: D
     """Raises DoesNotFit."""
     load = needs_of(Files(found, draft), options, device)
     wish = Wish(found.config.context, options.context, fit=options.fit)
-    return plan_memory(load, wish, Room(free_bytes()))
+    cheaper = cheaper_caches(Files(found, draft), options, device)
+    return plan_memory(load, wish, Room(free_bytes()), cheaper)
 
 
 def _speech(meta: Metadata, template: str) -> tuple[Tokenizer, ChatTemplate]:

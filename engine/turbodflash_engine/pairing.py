@@ -10,6 +10,7 @@ from turbodflash_engine import plugins
 from turbodflash_engine.drafters._across import across
 from turbodflash_engine.drafters._base import Drafter, FileKind, RuleKind, Setting
 from turbodflash_engine.drafters._first import FirstOf
+from turbodflash_engine.drafters._words import EMBEDDING, HEAD
 from turbodflash_engine.errors import BadModel, BadUsage
 from turbodflash_engine.gguf import GgufFile, open_gguf
 from turbodflash_engine.info import DraftInfo, Memory
@@ -45,6 +46,14 @@ class DraftFile:
     def notes(self, target: Shared) -> tuple[str, ...]:
         """Sentences on this pair that a person should read."""
         return self.kind.notes(self.config, self.tensors, target)
+
+    @property
+    def borrows(self) -> tuple[str, ...]:
+        """Which tables it uses of its model, having none of its own."""
+        tables = {"embedding": EMBEDDING, "head": HEAD}
+        if self.kind.whole:
+            return ()
+        return tuple(kind for kind, name in tables.items() if name not in self.tensors)
 
     def build(
         self, device: Device, target: Shared, positions: int, options: SpecOptions

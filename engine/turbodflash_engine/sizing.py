@@ -3,10 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from turbodflash_engine.errors import Unknown
-from turbodflash_engine.memory import LayerCache, Load, Needs, Piece, Scratch, pieces_of, rounded
+from turbodflash_engine.memory import (
+    Alternative,
+    LayerCache,
+    Load,
+    Needs,
+    Piece,
+    Scratch,
+    pieces_of,
+    rounded,
+)
 from turbodflash_engine.metadata import Metadata
 from turbodflash_engine.models._base import Config, KVShape
 from turbodflash_engine.opening import Files
@@ -20,10 +30,13 @@ SLACK = 1.2  # blocks of scratch come in classes of size
 KEYS_APART = 128  # so many keys have one partial sum, in passes of few rows
 FEW_ROWS = 16
 
-PROGRAM = 12 << 20
-"""What comes into the process while a model loads: libraries, compiled kernels, loose ends."""
+PROGRAM = 18 << 20
+"""What comes into the process while a model loads: headers, libraries, kernels, loose ends."""
 TOKEN, MERGE = 270, 106
 """Bytes of a vocabulary's token and of a merge rule, as measured."""
+
+CHEAPER_CACHES = ("q8_0", "q5_1", "turbo4", "turbo3")
+"""Types of keys and values that may be proposed, the most faithful first."""
 
 Formats = tuple[str, str]
 
@@ -43,6 +56,18 @@ def needs_of(files: Files, options: LoadOptions, device: Device) -> Load:
         return Load(model)
     weights = draft.tensors.packed_bytes(device.bytes_per_weight)
     return Load(model, draft_needs(draft, found.config, weights, options=spec, rows=rows))
+
+
+def cheaper_caches(files: Files, options: LoadOptions, device: Device) -> tuple[Alternative, ...]:
+    """The same load with smaller types of keys and values, the most faithful first."""
+    least, found = _cache(needs_of(files, options, device)), []
+    for name in CHEAPER_CACHES:
+        other = replace(options, cache_type_k=name, cache_type_v=name)
+        load = needs_of(files, other, device)
+        if _cache(load) < least:
+            least = _cache(load)
+            found.append(Alternative(f"-ctk {name} -ctv {name}", load))
+    return tuple(found)
 
 
 def model_needs(
@@ -93,16 +118,13 @@ def draft_needs(
     config = draft.config
     widths = FEW_ROWS if options.n_max is None else min(options.n_max + 1, FEW_ROWS)
     guesses = FLOAT * target.vocabulary * widths
-    per_position = sum(
-        kv_bytes(format, values)
-        for format, values in zip(
-            (options.cache_type_k, options.cache_type_v), config.kv_values, strict=True
-        )
-    )
+    formats = (options.cache_type_k, options.cache_type_v)
+    caches = layer_caches(config.kv_shapes, formats)
     return Needs(
         layers=0,
+        borrows=draft.borrows,
         pieces=pieces_of(weights, 0) + _packed_twice(draft, weights),
-        caches=(LayerCache(0, per_position, most=rounded(options.context)),),
+        caches=tuple(cache._replace(limit=rounded(options.context)) for cache in caches),
         scratch=Scratch(
             fixed=round(SLACK * FLOAT * rows * config.scratch_values) + guesses,
             per_position=FLOAT * target.partial_values * (widths - 1) / KEYS_APART,
@@ -125,6 +147,11 @@ def kv_bytes(format: str, numbers: int) -> float:
     if format not in kv_types():
         raise Unknown("cache type", format, kv_types())
     return kv_type(format).row_bytes(numbers)
+
+
+def _cache(load: Load) -> float:
+    """Bytes of the model's cache, per position."""
+    return sum(cache.per_position for cache in load.model.caches)
 
 
 def _packed_twice(draft: DraftFile, weights: Mapping[str, int]) -> tuple[Piece, ...]:

@@ -113,6 +113,7 @@ READ: dict[str, list[tuple[str, Any]]] = {
     "cache_type_v": [("f32", "f32")],
     "batch": [("1", 1)],
     "ubatch": [("512", 512)],
+    "fit": [("on", "on"), ("off", "off")],
     "parallel": [("1", 1)],
     "flash_attn": [("on", "on"), ("1", "on"), ("false", "off"), ("-1", "auto")],
     "rope_scaling": [("yarn", "yarn"), ("NONE", "none")],

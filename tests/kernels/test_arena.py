@@ -49,3 +49,11 @@ def test_a_long_chain_of_ops_needs_the_memory_of_a_short_one():
 
     short = chain(3)
     assert chain(300) <= 1.5 * short
+
+
+def test_passes_of_all_sizes_need_little_more_than_the_largest():
+    arena = Arena(Memory())
+    for rows in (512, *range(500, 16, -7), *range(16, 512, 5)):
+        arrays = [arena.take((rows, width), np.float32) for width in (64, 64, 192, 256)]
+        del arrays
+    assert arena.nbytes <= 2.5 * 4 * 512 * (64 + 64 + 192 + 256)

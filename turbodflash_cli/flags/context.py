@@ -112,6 +112,19 @@ class ContextFlags(Group):
             default="512",
         ),
     ] = None
+    fit: Annotated[
+        str | None,
+        flag(
+            "-fit",
+            "--fit",
+            help="Cut a context that -c does not set to what fits; off = refuse.",
+            metavar="on|off",
+            parse=choice("on", "off"),
+            env="LLAMA_ARG_FIT",
+            default="on",
+            choices=("on", "off"),
+        ),
+    ] = None
     parallel: Annotated[
         int | None,
         flag(

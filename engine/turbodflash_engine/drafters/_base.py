@@ -118,12 +118,13 @@ class FileKind(NamedTuple):
     """The `PLUGIN` of a drafter that is loaded from a file.
 
     claims: whether a file is of this kind, given its metadata and the names of its tensors.
-    read: its configuration, with `kv_values` and `scratch_values` as a model's has them.
+    read: its configuration, with `kv_shapes` and `scratch_values` as a model's has them.
     check: raises BadModel unless it fits the target.
     layout: the tensors it wants, given the names that are present. build: the drafter itself.
     notes: sentences on a pair that fits, but not well; given the configuration, the names of the
         tensors and the target.
     twice: endings of the names of matrices that are packed for two uses.
+    whole: it is a model by itself, with tables of its own.
     """
 
     claims: Callable[[Metadata, Container[str]], bool]
@@ -133,6 +134,7 @@ class FileKind(NamedTuple):
     build: Callable[[Any, Tensors, Setting], Drafter]
     notes: Callable[[Any, Container[str], Shared], tuple[str, ...]] = nothing_to_note
     twice: tuple[str, ...] = ()
+    whole: bool = False
 
 
 class RuleKind(NamedTuple):

@@ -13,7 +13,7 @@ from turbodflash_engine.errors import BadModel
 from turbodflash_engine.layers.rope import RopeOverrides
 from turbodflash_engine.layers.tensors import Layout, Tensors
 from turbodflash_engine.metadata import Metadata
-from turbodflash_engine.models._base import Architecture, Config, Form, Model, Shared
+from turbodflash_engine.models._base import Architecture, Config, Form, KVShape, Model, Shared
 from turbodflash_engine.models._placement import Placement
 from turbodflash_engine.options import SpecOptions
 
@@ -34,9 +34,8 @@ class DraftModelConfig(NamedTuple):
     model: Config
 
     @property
-    def kv_values(self) -> tuple[int, int]:
-        """Keys, and values, kept per position, in numbers."""
-        return self.model.kv_values
+    def kv_shapes(self) -> tuple[KVShape, ...]:
+        return self.model.kv_shapes
 
     @property
     def scratch_values(self) -> int:
@@ -168,4 +167,4 @@ def build(config: DraftModelConfig, tensors: Tensors, setting: Setting) -> Draft
     return DraftModel(model, setting.target, options, weight_bytes)
 
 
-PLUGIN = FileKind(claims, read, check, layout, build)
+PLUGIN = FileKind(claims, read, check, layout, build, whole=True)

@@ -24,6 +24,7 @@ from turbodflash_engine.memory.planning import (
     largest_context,
     plan_memory,
     rounded,
+    splits,
 )
 
 __all__ = [
@@ -53,5 +54,6 @@ __all__ = [
     "plan_memory",
     "rounded",
     "shares",
+    "splits",
     "taken",
 ]

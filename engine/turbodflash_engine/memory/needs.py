@@ -22,13 +22,15 @@ class Piece(NamedTuple):
 class LayerCache(NamedTuple):
     """What one layer remembers: `fixed` in all, and `per_position` for each of its positions.
 
-    most: the positions that it keeps however long the context is; 0 = all of them.
+    most: the positions that it looks back on, however long the context is; 0 = all of them.
+    limit: the positions that there are at most; 0 = as many as the context has.
     """
 
     layer: int
     per_position: float
     most: int = 0
     fixed: int = 0
+    limit: int = 0
 
     @property
     def kind(self) -> str:
@@ -39,7 +41,7 @@ class LayerCache(NamedTuple):
 
     def nbytes(self, context: int) -> int:
         """At a context of so many positions."""
-        kept = min(context, self.most) if self.most else context
+        kept = min(context, self.most or context, self.limit or context)
         return self.fixed + round(kept * self.per_position)
 
 
@@ -57,7 +59,8 @@ class Needs(NamedTuple):
     """All that a model, or a draft, takes.
 
     layers: how many it has. scratch: wherever it computes. host: what stays in the memory of the
-    process in any case, such as the tokenizer.
+    process in any case, such as the tokenizer. borrows: of a draft, the kinds of matrices that it
+    uses of its model, and must have where it computes.
     """
 
     layers: int
@@ -65,6 +68,7 @@ class Needs(NamedTuple):
     caches: tuple[LayerCache, ...] = ()
     scratch: Scratch = Scratch()
     host: int = 0
+    borrows: tuple[str, ...] = ()
 
     def memory(self, context: int) -> Memory:
         """In one place, at a context of so many positions."""

@@ -43,7 +43,7 @@ class Share(NamedTuple):
     """Bytes at one place.
 
     owner: "model" or "draft". kind: of a matrix; or "cache: " and the kind of its layers, "scratch"
-    or "tokenizer".
+    or "process", which is the tokenizer and libraries.
     """
 
     place: str
@@ -56,7 +56,9 @@ def shares(load: Load, context: int, split: Split = NO_CARD) -> tuple[Share, ...
     """All that is taken, at a context of so many positions; nothing of size 0."""
     found = [*_of_model(load.model, context, min(split.layers, load.everything))]
     if load.draft:
-        found += _whole("draft", load.draft, context, CARD if split.draft else HOST)
+        place = CARD if split.draft else HOST
+        found += _whole("draft", load.draft, context, place)
+        found += _borrowed(load, split, place)
     return tuple(share for share in found if share.nbytes)
 
 
@@ -102,7 +104,7 @@ def _of_model(needs: Needs, context: int, layers: int) -> Iterator[Share]:
     if layers < everywhere:
         yield from _whole("model", on_host, context, HOST)
     else:
-        yield Share(HOST, "model", "tokenizer", needs.host)
+        yield Share(HOST, "model", "process", needs.host)
 
 
 def _whole(owner: str, needs: Needs, context: int, place: str) -> Iterator[Share]:
@@ -112,7 +114,23 @@ def _whole(owner: str, needs: Needs, context: int, place: str) -> Iterator[Share
         kept = sum(each.nbytes(context) for each in needs.caches if each.kind == kind)
         yield Share(place, owner, f"cache: {kind}", kept)
     yield Share(place, owner, "scratch", needs.scratch.nbytes(context))
-    yield Share(HOST, owner, "tokenizer", needs.host)
+    yield Share(HOST, owner, "process", needs.host)
+
+
+def _borrowed(load: Load, split: Split, place: str) -> Iterator[Share]:
+    """Copies of what a draft uses of its model and what lies elsewhere."""
+    lies = {
+        "embedding": CARD if split.layers >= load.everything else HOST,
+        "head": CARD if split.layers else HOST,
+    }
+    sizes = by_kind(load.model.pieces)
+    tied = "head" not in sizes  # one matrix serves both
+    kinds = ("embedding",) if tied else ("embedding", "head")
+    if tied and place in lies.values():
+        return
+    for kind in kinds:
+        if load.draft and kind in load.draft.borrows and lies[kind] != place:
+            yield Share(place, "draft", kind, sizes.get(kind, 0))
 
 
 def _has(needs: Needs, kind: str) -> bool:

@@ -98,7 +98,7 @@ class Config(Form, Protocol):
     """What planning needs to know of an architecture's configuration.
 
     context: positions the model was trained on.
-    kv_shapes: one a layer. kv_values: keys, and values, kept per position over all layers.
+    kv_shapes: one a layer.
     scratch_values: numbers alive at once per row of a pass, without the logits.
     partial_values: numbers per row that attention keeps for each group of keys, until it adds up.
     """
@@ -107,8 +107,6 @@ class Config(Form, Protocol):
     def context(self) -> int: ...
     @property
     def kv_shapes(self) -> tuple[KVShape, ...]: ...
-    @property
-    def kv_values(self) -> tuple[int, int]: ...
     @property
     def scratch_values(self) -> int: ...
     @property

@@ -90,11 +90,6 @@ class DenseConfig(NamedTuple):
         )
 
     @property
-    def kv_values(self) -> tuple[int, int]:
-        values = sum(shape.kv_heads * shape.head_dim for shape in self.attention)
-        return values, values
-
-    @property
     def scratch_values(self) -> int:
         return max(
             3 * self.width + 2 * sum(attention.qkv.values()) + 2 * mlp.hidden

@@ -51,9 +51,18 @@ class Arena:
             1 << max(size.bit_length() - 3, 0), 64
         )  # at most a quarter of a block is unused
         capacity = -(-size // grain) * grain
-        free = self._free.setdefault(capacity, [])
-        if not free:
+        free = self._large_enough(capacity)
+        if free is None:
+            free = self._free.setdefault(capacity, [])
             free.append(self._memory.take((capacity,), np.uint8))
             self.nbytes += capacity
         loan = _Loan(free.pop(), prod(shape) * dtype.itemsize, free)
         return np.asarray(loan).view(dtype).reshape(shape)
+
+    def _large_enough(self, capacity: int) -> list[NDArray[Any]] | None:
+        """Free blocks of the smallest fitting size, but not of more than twice what is needed:
+        or passes of every number of rows would have blocks of their own in the end.
+        """
+        fitting = (c for c, free in self._free.items() if free and capacity <= c <= 2 * capacity)
+        smallest = min(fitting, default=None)
+        return None if smallest is None else self._free[smallest]

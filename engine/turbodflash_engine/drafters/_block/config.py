@@ -10,6 +10,7 @@ from turbodflash_engine.errors import BadModel
 from turbodflash_engine.layers.rope import RopeConfig, RopeOverrides
 from turbodflash_engine.layers.shapes import positive, within
 from turbodflash_engine.metadata import Metadata
+from turbodflash_engine.models._base import KVShape
 
 MOST_LAYERS = 256
 MOST_BLOCK = 256
@@ -92,15 +93,14 @@ class BlockConfig(NamedTuple):
         return self.kv_heads * self.head_dim
 
     @property
-    def kv_values(self) -> tuple[int, int]:
-        """Keys, and values, of all layers at a position, in numbers."""
-        values = self.layers * self.kv_width
-        return values, values
+    def kv_shapes(self) -> tuple[KVShape, ...]:
+        """What a layer keeps of a position, also of one that it no longer looks back on."""
+        return (KVShape(self.kv_heads, self.head_dim, self.head_dim),) * self.layers
 
     @property
     def scratch_values(self) -> int:
-        """Numbers alive at once per row of the model that is read: its taps, and what waits."""
-        return 2 * self.fused + 2 * self.width + 2 * sum(self.kv_values)
+        """Numbers alive at once per row of the model that is read: taps, and those that wait."""
+        return 2 * self.fused
 
 
 def read_block(metadata: Metadata) -> BlockConfig:

@@ -14,7 +14,7 @@ from turbodflash_engine.layers.rope import DIVISORS, RopeConfig, RopeOverrides
 from turbodflash_engine.layers.shapes import attention_shapes, mlp_shapes, positive
 from turbodflash_engine.layers.tensors import ANY, Layout
 from turbodflash_engine.metadata import Metadata
-from turbodflash_engine.models._base import Form
+from turbodflash_engine.models._base import Form, KVShape
 from turbodflash_engine.options import SpecOptions
 
 TAPS = 3
@@ -44,10 +44,9 @@ class Eagle3Config(NamedTuple):
     norm_before_fc: bool
 
     @property
-    def kv_values(self) -> tuple[int, int]:
-        """Keys, and values, kept per position, in numbers."""
-        values = self.attention.kv_heads * self.attention.head_dim
-        return values, values
+    def kv_shapes(self) -> tuple[KVShape, ...]:
+        shape = self.attention
+        return (KVShape(shape.kv_heads, shape.head_dim, shape.head_dim),)
 
     @property
     def scratch_values(self) -> int:
@@ -82,7 +81,7 @@ def check_eagle3(config: Eagle3Config, target: Form, options: SpecOptions) -> No
 
 def eagle3_layout(config: Eagle3Config, present: Container[str]) -> Layout:
     width, head_dim = config.width, config.attention.head_dim
-    queries, keys, fused = config.attention.heads * head_dim, config.kv_values[0], TAPS
+    queries, keys, fused = config.attention.heads * head_dim, config.attention.qkv["attn_k"], TAPS
     fused *= config.target_width
     wanted = Layout(
         {

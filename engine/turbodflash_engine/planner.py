@@ -1,0 +1,113 @@
+"""What a model and its draft would take, and whether they would fit, without loading them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from turbodflash_engine.errors import DoesNotFit
+from turbodflash_engine.memory import (
+    Alternative,
+    Load,
+    Plan,
+    Room,
+    Share,
+    Wish,
+    changes,
+    free_bytes,
+    lacking,
+    largest_context,
+    plan_memory,
+    shares,
+    splits,
+)
+from turbodflash_engine.opening import open_files
+from turbodflash_engine.options import LoadOptions
+from turbodflash_engine.sizing import cheaper_caches, check_cache_types, needs_of
+from turbodflash_kernels.device import open_device
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """name: for a person. free: bytes; None = unknown."""
+
+    name: str
+    free: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """All sizes in bytes.
+
+    context: positions that would be kept. gpu_layers: on the card, the head counted as one.
+    shares: what would be taken, by place, owner and kind. free: by place, None = unknown; missing:
+    by place. largest_context: that would fit, up to the trained one; 0 = none.
+    changes: options that would make it fit, the least harmful first. notes: for a person.
+    """
+
+    model: str
+    draft: str | None
+    device: str
+    card: str | None
+    context: int
+    trained_context: int
+    cache_type_k: str
+    cache_type_v: str
+    layers: int
+    gpu_layers: int
+    shares: tuple[Share, ...]
+    free: dict[str, int | None]
+    missing: dict[str, int]
+    largest_context: int
+    changes: tuple[str, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def fits(self) -> bool:
+        return not any(self.missing.values())
+
+
+def plan_files(options: LoadOptions, card: Card | None = None, gpu_layers: int = 0) -> Planned:
+    """Plan what the options name; weights are not read.
+
+    gpu_layers: for the card, the head counted as one; `memory.AUTO` = as many as fit.
+    Raises BadModel or BadUsage; what does not fit is no error here.
+    """
+    check_cache_types(options)
+    room = Room(free_bytes(), card.free if card else None, card is not None)
+    with open_files(options) as files:
+        device = open_device(options.device, options.threads, options.threads_batch)
+        load = needs_of(files, options, device)
+        config = files.model.config
+        wish = Wish(config.context, options.context, gpu_layers, fit=options.fit)
+        plan, proposals = _plan(load, wish, room, cheaper_caches(files, options, device))
+        longest = max(wish.wanted, config.context)
+        return Planned(
+            model=str(files.model.file.path),
+            draft=str(files.draft.file.path) if files.draft else None,
+            device=device.describe(),
+            card=card.name if card else None,
+            context=plan.context,
+            trained_context=config.context,
+            cache_type_k=options.cache_type_k,
+            cache_type_v=options.cache_type_v,
+            layers=config.layers,
+            gpu_layers=plan.split.layers,
+            shares=plan.shares,
+            free={"host": room.host, "card": room.card},
+            missing=lacking(load, plan.context, plan.split, room),
+            largest_context=largest_context(load, plan.split, room, longest),
+            changes=tuple(proposals),
+            notes=plan.notes,
+        )
+
+
+def _plan(
+    load: Load, wish: Wish, room: Room, cheaper: tuple[Alternative, ...]
+) -> tuple[Plan, list[str]]:
+    """The plan and nothing to change, or what it would be and what would make it fit."""
+    try:
+        return plan_memory(load, wish, room), []
+    except DoesNotFit:
+        split = splits(load, wish, room)[0]
+        plan = Plan(wish.wanted, split, shares(load, wish.wanted, split))
+        return plan, changes(load, wish, room, cheaper)
