@@ -29,7 +29,7 @@ EVERY_CASE = [
     for case in import_module(f"turbodflash_kernels.{op}.cases").CASES
 ]
 
-ALL_CACHE_TYPES = ["reference"]
+ALL_CACHE_TYPES = ["reference", "cpu"]
 """Devices that have kernels for every cache type."""
 
 CACHE_TYPE_CASES = [

@@ -1,9 +1,11 @@
-"""One chunk of keys and values for four queries, and how chunks become a result.
+"""One chunk of keys and values for the queries of a task, and how chunks become a result.
 
 The keys are cut at every 128th absolute position. A chunk yields, for a query, the largest score m,
 the sum l of exp(score - m) and the vector of exp(score - m) * V: its partial, float32
-[head_dim, m, l, padding]. Partials are then merged in order. A query's numbers depend on no other
+[width_v, m, l, padding]. Partials are then merged in order. A query's numbers depend on no other
 query, so it does not matter who shares a chunk with it.
+
+Keys and values are decoded a slab of 32 at a time into the thread's memory, once for all queries.
 """
 
 from __future__ import annotations
@@ -11,16 +13,29 @@ from __future__ import annotations
 import numba
 import numpy as np
 
-from turbodflash_kernels._cpu.kv import CHUNK
+from turbodflash_kernels._cpu.calls import call3, call5
+from turbodflash_kernels._cpu.chunk_words import SLAB
+from turbodflash_kernels._cpu.kv_words import (
+    CHUNK,
+    DECODE_K,
+    DECODE_V,
+    K_TILE,
+    PIECES_K,
+    PIECES_V,
+    V_ROW,
+    WIDTH_K,
+    WIDTH_V,
+)
+from turbodflash_kernels._cpu.products import products
 from turbodflash_kernels._cpu.simd import (
     load_f32,
+    load_i64,
     prefetch,
     store_f32,
     vbelow,
     vexp,
     vfma,
     vload,
-    vload_f16,
     vmax,
     vmax_of,
     vsplat,
@@ -33,6 +48,15 @@ QUERIES = 4  # queries that share the loads of keys and values
 SCORE_BYTES = 4 * CHUNK  # of one query
 LOWEST = np.float32(-np.inf)
 
+scores_of_4, scores_of_3 = products(4, 1, True), products(3, 2, True)
+scores_of_2, scores_of_1 = products(2, 2, True), products(1, 2, True)
+sums_of_4, sums_of_3, sums_of_3_narrow = (
+    products(4, 1, False),
+    products(3, 2, False),
+    products(3, 1, False),
+)
+sums_of_2, sums_of_1 = products(2, 1, False), products(1, 1, False)
+
 
 @inline
 def exp1(x):
@@ -40,127 +64,156 @@ def exp1(x):
 
 
 @inline
-def merge(total, partial, head_dim):
+def merge(total, partial, width):
     """total := total joined with a later chunk's partial, of which a key was seen."""
-    end = 4 * head_dim
+    end = 4 * width
     m, m_new = load_f32(total + end), load_f32(partial + end)
     highest = max(m, m_new)
     keep, take = exp1(m - highest), exp1(m_new - highest)
     store_f32(total + end, highest)
     sums = load_f32(total + end + 4) * keep + load_f32(partial + end + 4) * take
     store_f32(total + end + 4, sums)
-    for i in range(0, head_dim, 16):
+    for i in range(0, width, 16):
         old = vload(total + 4 * i) * vsplat(keep)
         vstore(total + 4 * i, vfma(vload(partial + 4 * i), vsplat(take), old))
 
 
 @inline
-def clear(total, head_dim, sink):
+def clear(total, width, sink):
     """No keys yet, only the sink's logit; sink: its address, 0 if there is none."""
-    for i in range(0, head_dim, 16):
+    for i in range(0, width, 16):
         vstore(total + 4 * i, vsplat(np.float32(0.0)))
-    store_f32(total + 4 * head_dim, load_f32(sink) if sink != 0 else LOWEST)
-    store_f32(total + 4 * head_dim + 4, np.float32(1.0) if sink != 0 else np.float32(0.0))
+    store_f32(total + 4 * width, load_f32(sink) if sink != 0 else LOWEST)
+    store_f32(total + 4 * width + 4, np.float32(1.0) if sink != 0 else np.float32(0.0))
 
 
 @inline
-def write_out(total, head_dim, out):
-    inverse = np.float32(1.0) / load_f32(total + 4 * head_dim + 4)
-    for i in range(0, head_dim, 16):
-        vstore(out + 4 * i, vload(total + 4 * i) * vsplat(inverse))
+def finish(total, width):
+    """The vector of a total, divided by its sum."""
+    inverse = np.float32(1.0) / load_f32(total + 4 * width + 4)
+    for i in range(0, width, 16):
+        vstore(total + 4 * i, vload(total + 4 * i) * vsplat(inverse))
 
 
-def chunk_kernel(format_k: str, format_v: str, windowed: bool):
-    """The kernel of one chunk for four queries."""
-    wide_k, wide_v = format_k == "f32", format_v == "f32"
-    k_size, v_size = (4 if wide_k else 2), (4 if wide_v else 2)
+@inline
+def weigh(scores, begin, end, first, seen, partial, width):
+    """Scores begin..end-1 of one query, which sees keys first..seen-1 of the chunk, become weights
+    exp(score - m); m and l go to its partial."""
+    highest = vsplat(LOWEST)
+    for i in range(begin, end, 16):
+        score = vbelow(seen - i, vload(scores + 4 * i), vsplat(LOWEST))
+        score = vbelow(first - i, vsplat(LOWEST), score)
+        highest = vmax(highest, score)
+        vstore(scores + 4 * i, score)
+    m = vmax_of(highest)
+    total = vsplat(np.float32(0.0))
+    if m > LOWEST:
+        for i in range(begin, end, 16):
+            weight = vexp(vload(scores + 4 * i) - vsplat(m))
+            total = total + weight
+            vstore(scores + 4 * i, weight)
+    else:
+        for i in range(begin, end, 16):
+            vstore(scores + 4 * i, total)
+    store_f32(partial + 4 * width, m)
+    store_f32(partial + 4 * width + 4, vsum(total))
 
-    @inline
-    def load_k(at):
-        return vload(at) if wide_k else vload_f16(at)
 
-    @inline
-    def load_v(at):
-        return vload(at) if wide_v else vload_f16(at)
+@inline
+def score_slab(queries, count, keys, width, scores):
+    """Scores of a slab of keys, f32 [2, width, 16], for one to four queries."""
+    q_bytes, apart = 4 * width, 64 * width
+    if count >= 4:
+        scores_of_4(queries, q_bytes, width, keys, 64, 0, scores, SCORE_BYTES)
+        scores_of_4(queries, q_bytes, width, keys + apart, 64, 0, scores + 64, SCORE_BYTES)
+    elif count == 3:
+        scores_of_3(queries, q_bytes, width, keys, 64, apart, scores, SCORE_BYTES)
+    elif count == 2:
+        scores_of_2(queries, q_bytes, width, keys, 64, apart, scores, SCORE_BYTES)
+    else:
+        scores_of_1(queries, q_bytes, width, keys, 64, apart, scores, SCORE_BYTES)
 
-    @inline
-    def seen_only(score, i, first, count):
-        """Sixteen scores from key i on; a query sees keys first..count-1."""
-        score = vbelow(count - i, score, vsplat(LOWEST))
-        if windowed:
-            score = vbelow(first - i, vsplat(LOWEST), score)
-        return score
 
-    @inline
-    def weigh(scores, begin, seen, partial, head_dim):
-        """Scores of one query become weights exp(score - m); m and l go to the partial."""
-        highest = vsplat(LOWEST)
-        for i in range(begin, seen, 16):
-            highest = vmax(highest, vload(scores + 4 * i))
-        m = vmax_of(highest)
-        total = vsplat(np.float32(0.0))
-        if m > LOWEST:
-            for i in range(begin, seen, 16):
-                weight = vexp(vload(scores + 4 * i) - vsplat(m))
-                total = total + weight
-                vstore(scores + 4 * i, weight)
+@inline
+def sum_slab(weights, count, rows, values, width, out, out_bytes):
+    """Weighted sums of the first `rows` values of a slab, f32 [32, width], for one to four queries,
+    added to what out holds."""
+    v_bytes = 4 * width
+    if count == 3:
+        pairs = width // 32 * 32
+        for d in range(0, pairs, 32):
+            sums_of_3(weights, SCORE_BYTES, rows, values + 4 * d, v_bytes, 64, out + 4 * d,
+                      out_bytes)  # fmt: skip
+        if pairs < width:
+            sums_of_3_narrow(weights, SCORE_BYTES, rows, values + 4 * pairs, v_bytes, 0,
+                             out + 4 * pairs, out_bytes)  # fmt: skip
+        return
+    for d in range(0, width, 16):
+        value, to = values + 4 * d, out + 4 * d
+        if count >= 4:
+            sums_of_4(weights, SCORE_BYTES, rows, value, v_bytes, 0, to, out_bytes)
+        elif count == 2:
+            sums_of_2(weights, SCORE_BYTES, rows, value, v_bytes, 0, to, out_bytes)
         else:
-            for i in range(begin, seen, 16):
-                vstore(scores + 4 * i, total)
-        store_f32(partial + 4 * head_dim, m)
-        store_f32(partial + 4 * head_dim + 4, vsum(total))
+            sums_of_1(weights, SCORE_BYTES, rows, value, v_bytes, 0, to, out_bytes)
 
-    @inline
-    def chunk(q0, q1, q2, q3, f0, f1, f2, f3, n0, n1, n2, n3, k, v, head_dim, scale, scores,
-              p0, p1, p2, p3, fetch):  # fmt: skip
-        """Query i sees the keys f_i..n_i-1 of the chunk at k, v (all from the first on, if not
-        windowed; none if n_i <= f_i).
 
-        fetch: ask memory for the values while the keys are at work, and for the next chunk's keys
-        while the values are: the processor alone overlaps too little of reading and computing.
-        """
-        s0 = scores
-        s1, s2, s3 = s0 + SCORE_BYTES, s0 + 2 * SCORE_BYTES, s0 + 3 * SCORE_BYTES
-        seen = min(max(max(n0, n1), max(n2, n3)), CHUNK)
-        begin = 0
-        if windowed:
-            begin = max(min(min(f0, f1), min(f2, f3)), 0) // 16 * 16
-        factor = vsplat(scale)
-        for i in range(begin, seen, 16):
-            keys = k + i * head_dim * k_size
-            if fetch:
-                for line in range(0, 16 * head_dim * v_size, 64):
-                    prefetch(v + i * head_dim * v_size + line)
-            a0 = a1 = a2 = a3 = vsplat(np.float32(0.0))
-            for d in range(head_dim):
-                key = load_k(keys + d * 16 * k_size)
-                a0 = vfma(key, vsplat(load_f32(q0 + 4 * d)), a0)
-                a1 = vfma(key, vsplat(load_f32(q1 + 4 * d)), a1)
-                a2 = vfma(key, vsplat(load_f32(q2 + 4 * d)), a2)
-                a3 = vfma(key, vsplat(load_f32(q3 + 4 * d)), a3)
-            vstore(s0 + 4 * i, seen_only(a0 * factor, i, f0, n0))
-            vstore(s1 + 4 * i, seen_only(a1 * factor, i, f1, n1))
-            vstore(s2 + 4 * i, seen_only(a2 * factor, i, f2, n2))
-            vstore(s3 + 4 * i, seen_only(a3 * factor, i, f3, n3))
-        weigh(s0, begin, seen, p0, head_dim)
-        weigh(s1, begin, seen, p1, head_dim)
-        weigh(s2, begin, seen, p2, head_dim)
-        weigh(s3, begin, seen, p3, head_dim)
-        for d in range(0, head_dim, 16):
-            a0 = a1 = a2 = a3 = vsplat(np.float32(0.0))
-            for i in range(begin, seen):
-                value = load_v(v + (i * head_dim + d) * v_size)
-                if fetch and d == 0:
-                    next_keys = k + (CHUNK + i) * head_dim * k_size
-                    for line in range(0, head_dim * k_size, 64):
-                        prefetch(next_keys + line)
-                a0 = vfma(value, vsplat(load_f32(s0 + 4 * i)), a0)
-                a1 = vfma(value, vsplat(load_f32(s1 + 4 * i)), a1)
-                a2 = vfma(value, vsplat(load_f32(s2 + 4 * i)), a2)
-                a3 = vfma(value, vsplat(load_f32(s3 + 4 * i)), a3)
-            vstore(p0 + 4 * d, a0)
-            vstore(p1 + 4 * d, a1)
-            vstore(p2 + 4 * d, a2)
-            vstore(p3 + 4 * d, a3)
+@inline
+def ask_for(address, nbytes):
+    """Ask memory for these lines ahead of their use."""
+    for line in range(0, nbytes, 64):
+        prefetch(address + line)
 
-    return chunk
+
+@inline
+def chunk(kv, k, v, next_k, queries, count, bounds, space, partials, size):
+    """The partials of one chunk, at k and v, for `count` queries f32 [count, width_k], scaled.
+
+    bounds: int64 [count, 2], the keys of the chunk that each query sees: first..seen-1, none if
+    seen <= first. partials: `size` bytes apart. space: memory of the thread, see `space_bytes`.
+    next_k: where the next chunk's keys lie, 0 if nobody will want them. Memory is asked for values
+    while keys are at work, and for the next keys while values are: the processor alone overlaps too
+    little of reading and computing.
+    """
+    width_k, width_v = load_i64(kv + WIDTH_K), load_i64(kv + WIDTH_V)
+    tile, row = load_i64(kv + K_TILE), load_i64(kv + V_ROW)
+    keys = space
+    values = keys + 64 * 2 * width_k
+    scores = values + 4 * SLAB * width_v
+    begin, end = CHUNK, 0
+    for j in range(count):
+        begin = min(begin, load_i64(bounds + 16 * j))
+        end = max(end, load_i64(bounds + 16 * j + 8))
+    begin, end = max(begin, 0) // SLAB * SLAB, min(end, CHUNK)
+    for i in range(begin, end, SLAB):
+        ask_for(v + i * row, SLAB * row)
+        at = k + i // 16 * tile
+        call3(load_i64(kv + DECODE_K), at, load_i64(kv + PIECES_K), keys)
+        call3(load_i64(kv + DECODE_K), at + tile, load_i64(kv + PIECES_K), keys + 64 * width_k)
+        for j in range(0, count, QUERIES):
+            if seen_by_any(bounds + 16 * j, min(QUERIES, count - j)) > i:
+                score_slab(queries + 4 * width_k * j, count - j, keys, width_k,
+                           scores + SCORE_BYTES * j + 4 * i)  # fmt: skip
+    for j in range(count):
+        first, seen = load_i64(bounds + 16 * j), load_i64(bounds + 16 * j + 8)
+        clear(partials + size * j, width_v, 0)
+        weigh(scores + SCORE_BYTES * j, begin, end, first, seen, partials + size * j, width_v)
+    for i in range(begin, end, SLAB):
+        if next_k != 0:
+            ask_for(next_k + i // 16 * tile, 2 * tile)
+        rows = min(end - i, SLAB)
+        call5(load_i64(kv + DECODE_V), v + i * row, row, rows, load_i64(kv + PIECES_V), values)
+        for j in range(0, count, QUERIES):
+            seen = min(seen_by_any(bounds + 16 * j, min(QUERIES, count - j)), CHUNK) - i
+            if seen > 0:
+                sum_slab(scores + SCORE_BYTES * j + 4 * i, count - j, min(seen, rows), values,
+                         width_v, partials + size * j, size)  # fmt: skip
+
+
+@inline
+def seen_by_any(bounds, count):
+    """The end of what the queries see of the chunk."""
+    seen = load_i64(bounds + 8)
+    for j in range(1, count):
+        seen = max(seen, load_i64(bounds + 16 * j + 8))
+    return seen

@@ -130,7 +130,7 @@ class CpuDevice(Device):
     def new_kv(
         self, format_k: HeadFormat, format_v: HeadFormat, positions: int, kv_heads: int
     ) -> kv.CpuKV:
-        return kv.make(format_k, format_v, positions, kv_heads, self.flush)
+        return kv.make(format_k, format_v, positions, kv_heads, self.library, self.flush)
 
     # -- recording -------------------------------------------------------------------------------
 

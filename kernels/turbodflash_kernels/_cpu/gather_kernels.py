@@ -1,77 +1,118 @@
-"""What a row of a tree sees, copied into one chunk of keys and values."""
+"""Where a head's key lies among sixteen, and what a row of a tree sees as one chunk of its own."""
 
 from __future__ import annotations
 
 import numba
 
-from turbodflash_kernels._cpu.kv import CHUNK
+from turbodflash_kernels._cpu.kv_words import (
+    BLOCKS_K,
+    CHUNK,
+    CHUNK_BYTES,
+    FIELDS_K,
+    K_HEAD,
+    K_TILE,
+    MEMORY,
+    UNIT_K,
+    UNITS_K,
+    V_AT,
+    V_HEAD,
+    V_ROW,
+)
 from turbodflash_kernels._cpu.simd import (
-    load_f32,
     load_i32,
     load_i64,
+    load_u8,
     load_u16,
-    store_f32,
+    store_i8,
     store_i16,
+    store_i32,
     store_i64,
 )
 
 inline = numba.njit(error_model="numpy")
 
 
-def places(format_k: str, format_v: str):
-    """Where a position's key and value lie."""
-    k_size, v_size = (4 if format_k == "f32" else 2), (4 if format_v == "f32" else 2)
-
-    @inline
-    def key_at(k, position, head_dim):
-        return k + (position // 16 * head_dim * 16 + position % 16) * k_size
-
-    @inline
-    def value_at(v, position, head_dim):
-        return v + position * head_dim * v_size
-
-    return key_at, value_at
+@inline
+def keys_at(kv, chunk, head):
+    """Where the keys of a chunk lie."""
+    return load_i64(kv + MEMORY) + chunk * load_i64(kv + CHUNK_BYTES) + head * load_i64(kv + K_HEAD)
 
 
-def gather(format_k: str, format_v: str):
-    """Two steps: what lies before a tree, which all rows share, and then the path of one row."""
-    wide_k = format_k == "f32"
-    k_size, v_size = (4 if wide_k else 2), (4 if format_v == "f32" else 2)
-    key_at, value_at = places(format_k, format_v)
+@inline
+def values_at(kv, chunk, head):
+    """Where the values of a chunk lie."""
+    start = load_i64(kv + MEMORY) + chunk * load_i64(kv + CHUNK_BYTES)
+    return start + load_i64(kv + V_AT) + head * load_i64(kv + V_HEAD)
 
-    @inline
-    def copy_key(source, head_dim, to):
-        for i in range(head_dim):
-            if wide_k:
-                store_f32(to + 64 * i, load_f32(source + 64 * i))
-            else:
-                store_i16(to + 32 * i, load_u16(source + 32 * i))
 
-    @inline
-    def copy_words(source, nbytes, to):
-        for i in range(0, nbytes, 8):
-            store_i64(to + i, load_i64(source + i))
+@inline
+def copy_bytes(source, count, to):
+    words = count // 8 * 8
+    for i in range(0, words, 8):
+        store_i64(to + i, load_i64(source + i))
+    for i in range(words, count):
+        store_i8(to + i, load_u8(source + i))
 
-    @inline
-    def shared(k, v, start, count, head_dim, keys, values):
-        """The first `count` positions from `start` on; of keys, those that share the last sixteen
-        come along."""
-        blocks = (count + 15) // 16 * 16
-        copy_words(key_at(k, start, head_dim), blocks * head_dim * k_size, keys)
-        copy_words(value_at(v, start, head_dim), count * head_dim * v_size, values)
 
-    @inline
-    def path(k, v, root, parents, row, last, first, head_dim, keys, values):
-        """The row and its ancestors, which stand at places last, last - 1, ... down to `first`.
+@inline
+def copy_piece(source, size, to):
+    if size == 4:
+        store_i32(to, load_i32(source))
+    elif size == 2:
+        store_i16(to, load_u16(source))
+    else:
+        store_i8(to, load_u8(source))
 
-        root: the slot of row 0. Places from CHUNK on are another chunk's.
-        """
-        for place in range(last, first - 1, -1):
-            if place < CHUNK:
-                slot = root + row
-                copy_key(key_at(k, slot, head_dim), head_dim, key_at(keys, place, head_dim))
-                copy_words(value_at(v, slot, head_dim), head_dim * v_size,
-                           value_at(values, place, head_dim))  # fmt: skip
-            row = load_i32(parents + 4 * row)
 
-    return shared, path
+@inline
+def copy_pieces(source, step, size, count, to, to_step):
+    """`count` pieces of `size` bytes, so far apart."""
+    for i in range(count):
+        copy_piece(source + i * step, size, to + i * to_step)
+
+
+@inline
+def put_key(kv, row, tile, lane):
+    """The row of bytes of a key, as a lane of a tile."""
+    fields, units, unit = load_i64(kv + FIELDS_K), load_i64(kv + UNITS_K), load_i64(kv + UNIT_K)
+    for _ in range(load_i64(kv + BLOCKS_K)):
+        copy_pieces(row, 2, 2, fields, tile + 2 * lane, 32)
+        row, tile = row + 2 * fields, tile + 32 * fields
+        copy_pieces(row, unit, unit, units, tile + unit * lane, 16 * unit)
+        row, tile = row + unit * units, tile + 16 * unit * units
+
+
+@inline
+def copy_key(kv, source, lane, to, to_lane):
+    """A lane of one tile becomes a lane of another."""
+    fields, units, unit = load_i64(kv + FIELDS_K), load_i64(kv + UNITS_K), load_i64(kv + UNIT_K)
+    for _ in range(load_i64(kv + BLOCKS_K)):
+        copy_pieces(source + 2 * lane, 32, 2, fields, to + 2 * to_lane, 32)
+        source, to = source + 32 * fields, to + 32 * fields
+        step = 16 * unit
+        copy_pieces(source + unit * lane, step, unit, units, to + unit * to_lane, step)
+        source, to = source + step * units, to + step * units
+
+
+@inline
+def shared(kv, k, v, count, keys, values):
+    """The first `count` positions of the chunk at k, v; of keys, whole tiles."""
+    copy_bytes(k, (count + 15) // 16 * load_i64(kv + K_TILE), keys)
+    copy_bytes(v, count * load_i64(kv + V_ROW), values)
+
+
+@inline
+def path(kv, head, root, parents, row, last, first, keys, values):
+    """The row and its ancestors, which stand at places last, last - 1, ... down to `first`.
+
+    root: the slot of row 0. Places from CHUNK on are another chunk's.
+    """
+    tile, v_row = load_i64(kv + K_TILE), load_i64(kv + V_ROW)
+    for place in range(last, first - 1, -1):
+        if place < CHUNK:
+            slot = root + row
+            k, at = keys_at(kv, slot // CHUNK, head), slot % CHUNK
+            copy_key(kv, k + at // 16 * tile, at % 16, keys + place // 16 * tile, place % 16)
+            v = values_at(kv, slot // CHUNK, head) + at * v_row
+            copy_bytes(v, v_row, values + place * v_row)
+        row = load_i32(parents + 4 * row)

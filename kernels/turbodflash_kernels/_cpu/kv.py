@@ -1,35 +1,83 @@
-"""Keys and values of one layer, laid out for sixteen lanes.
+"""Keys and values of one layer on the CPU, in the types they are stored in.
 
-K: [kv_heads, positions / 16, head_dim, 16], so that the scores of sixteen keys come in one vector.
-V: [kv_heads, positions, head_dim]. Both in chunks of 128 positions, the unit of attention.
+Positions lie in chunks of 128, the unit of attention: the keys of all heads, then the values. A
+value is the row of bytes that its codec writes. Keys lie in tiles of sixteen, their rows cut into
+fields (float16) and units (what holds a whole number of codes), so that lane after lane has the
+same of sixteen keys: a field of all sixteen, the next, ..., a unit of all sixteen, the next, ...
+
+A chunk's keys and values stand together so that a short text touches few pages of each layer.
 """
 
 from __future__ import annotations
 
+import mmap
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from math import prod
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from turbodflash_kernels._cpu.team import aligned
+from turbodflash_kernels._cpu.kv_words import CHUNK, WORDS
+from turbodflash_kernels._cpu.library import Library
+from turbodflash_kernels._cpu.team import address, aligned
+from turbodflash_kernels._cpu.words import float_word
 from turbodflash_kernels.device import moves
-from turbodflash_kernels.errors import NoKernel
-from turbodflash_kernels.kv import HeadFormat
+from turbodflash_kernels.kv import HeadFormat, Rotation
+from turbodflash_kernels.kv._rotation import SIGNS_AFTER, SIGNS_BEFORE
 
-CHUNK = 128
-PARTIAL_EXTRA = 16  # floats after a chunk's vector: its maximum and its sum, padded
-TYPES = {"f32": np.float32, "f16": np.float16}
+Bytes = NDArray[np.uint8]
+
+TILE = 16
+HUGE_PAGE = 2 << 20
+MINIMA = ("q4_1", "q5_1")  # types whose blocks have a float16 minimum beside the scale
+UNITS = {"q8_0": 1, "f16": 2, "bf16": 2}  # bytes of a unit; of the others, 4
 
 
 @dataclass(frozen=True, slots=True)
+class Rows:
+    """How a row of bytes is cut: `blocks` times `fields` of two bytes and `units` of `unit`."""
+
+    blocks: int
+    fields: int
+    units: int
+    unit: int
+
+    @classmethod
+    def of(cls, format: HeadFormat) -> Rows:
+        type = format.type
+        fields = (1 + (type.name in MINIMA)) if type.quantised else 0
+        unit = UNITS.get(type.name, 4)
+        blocks = format.padded // type.block
+        return cls(blocks, fields, (type.block_bytes - 2 * fields) // unit, unit)
+
+    def places(self) -> NDArray[np.intp]:
+        """Where each byte of the rows of a tile lies in it: [16, row_bytes]."""
+        sizes = [*[2] * self.fields, *[self.unit] * self.units] * self.blocks
+        starts = np.cumsum([0, *sizes[:-1]]) * TILE
+        lane = np.arange(TILE)[:, None]
+        return np.hstack(
+            [
+                start + lane * size + np.arange(size)
+                for start, size in zip(starts, sizes, strict=True)
+            ]
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class CpuKV:
+    """k: uint8 [chunks, kv_heads, tiles, tile_bytes]. v: uint8 [chunks, kv_heads, 128, row_bytes].
+
+    words: what kernels are told, see kv_words.
+    """
+
     format_k: HeadFormat
     format_v: HeadFormat
-    k: NDArray[Any]  # [kv_heads, positions / 16, head_dim, 16]
-    v: NDArray[Any]  # [kv_heads, positions, head_dim]
+    k: Bytes
+    v: Bytes
+    words: NDArray[np.int64]
+    places: NDArray[np.intp]
     flush: Callable[[], None]
 
     @property
@@ -37,34 +85,40 @@ class CpuKV:
         return self.k.nbytes + self.v.nbytes
 
     @property
-    def positions(self) -> int:
-        return self.v.shape[1]
+    def chunks(self) -> int:
+        return len(self.k)
 
     def read(self, start: int, stop: int) -> tuple[NDArray[Any], NDArray[Any]]:
-        """K and V of positions start..stop-1, each [stop - start, kv_heads, head_dim]."""
-        self.flush()
-        heads, blocks, head_dim, lanes = self.k.shape
-        k = self.k.transpose(1, 3, 0, 2).reshape(blocks * lanes, heads, head_dim)
-        return k[start:stop].copy(), self.v.transpose(1, 0, 2)[start:stop].copy()
+        """As KV.read."""
+        k, v = self.rows(start, stop)
+        return self.format_k.decode(k), self.format_v.decode(v)
 
-    def rows(self, start: int, stop: int) -> tuple[NDArray[Any], NDArray[Any]]:
+    def rows(self, start: int, stop: int) -> tuple[Bytes, Bytes]:
         """As KV.rows."""
-        k, v = self.read(start, stop)
-        return self.format_k.encode(k), self.format_v.encode(v)
+        self.flush()
+        chunks = slice(start // CHUNK, -(-stop // CHUNK))
+        tiles = self.k[chunks].swapaxes(1, 2)[..., self.places]  # chunk, tile, head, lane, byte
+        k = tiles.swapaxes(2, 3).reshape(-1, *tiles.shape[2:3], tiles.shape[-1])
+        v = self.v[chunks].swapaxes(1, 2).reshape(-1, *self.v.shape[1:2], self.v.shape[-1])
+        here = slice(start - chunks.start * CHUNK, stop - chunks.start * CHUNK)
+        return k[here], v[here].copy()
 
-    def put_rows(self, start: int, k: NDArray[Any], v: NDArray[Any]) -> None:
+    def put_rows(self, start: int, k: Bytes, v: Bytes) -> None:
         """As KV.put_rows."""
         self.flush()
-        slots = np.arange(start, start + len(k))
-        self.k[:, slots // 16, :, slots % 16] = self.format_k.decode(k)
-        self.v[:, start : start + len(v)] = self.format_v.decode(v).swapaxes(0, 1)
+        for row, position in enumerate(range(start, start + len(k))):
+            chunk, at = divmod(position, CHUNK)
+            self.k[chunk, :, at // TILE, self.places[at % TILE]] = k[row].T
+            self.v[chunk, :, at] = v[row]
 
     def move(self, sources: Sequence[int], to: int) -> None:
         """As KV.move."""
         self.flush()
         for source, target in moves(sources, to):
-            self.k[:, target // 16, :, target % 16] = self.k[:, source // 16, :, source % 16]
-            self.v[:, target] = self.v[:, source]
+            (c, i), (d, j) = divmod(source, CHUNK), divmod(target, CHUNK)
+            key = self.k[c, :, i // TILE, self.places[i % TILE]]
+            self.k[d, :, j // TILE, self.places[j % TILE]] = key
+            self.v[d, :, j] = self.v[c, :, i]
 
 
 def make(
@@ -72,24 +126,63 @@ def make(
     format_v: HeadFormat,
     positions: int,
     kv_heads: int,
+    library: Library,
     flush: Callable[[], None],
 ) -> CpuKV:
-    for format in (format_k, format_v):
-        if format.type.name not in TYPES:
-            raise NoKernel(
-                f"the CPU has no cache type {format.type.name!r}; it has: {', '.join(TYPES)}"
-            )
-    room = -(-positions // CHUNK) * CHUNK
-    return CpuKV(
-        format_k,
-        format_v,
-        _zeros((kv_heads, room // 16, format_k.head_dim, 16), TYPES[format_k.type.name]),
-        _zeros((kv_heads, room, format_v.head_dim), TYPES[format_v.type.name]),
-        flush,
-    )
+    rows = Rows.of(format_k)
+    chunks = -(-positions // CHUNK)
+    head_k, head_v = (CHUNK * format.row_bytes for format in (format_k, format_v))
+    part_k, part_v = kv_heads * head_k, kv_heads * head_v
+    memory = _zeros(chunks * (part_k + part_v)).reshape(chunks, part_k + part_v)
+    k = memory[:, :part_k].reshape(chunks, kv_heads, CHUNK // TILE, TILE * format_k.row_bytes)
+    v = memory[:, part_k:].reshape(chunks, kv_heads, CHUNK, format_v.row_bytes)
+    words = [address(memory), part_k + part_v, part_k, head_k, head_v]
+    words += [TILE * format_k.row_bytes, format_v.row_bytes, format_k.padded, format_v.padded]
+    words += [_decoder(library, "keys", format_k), _decoder(library, "values", format_v)]
+    words += [_pieces(format_k), _pieces(format_v)]
+    words += [_encoder(library, format_k), _encoder(library, format_v)]
+    words += [float_word(_most(format_k)), float_word(_most(format_v))]
+    words += [rows.blocks, rows.fields, rows.units, rows.unit]
+    words += [_turn(format_k.rotation), _turn(format_v.rotation), address(SIGNS)]
+    assert len(words) == WORDS
+    return CpuKV(format_k, format_v, k, v, np.array(words, np.int64), rows.places(), flush)
 
 
-def _zeros(shape: tuple[int, ...], kind: Any) -> NDArray[Any]:
-    """In small pages: the first token touches each layer and head, and would make the whole of a
-    long context resident in huge ones, a quarter of a second for 190 MB."""
-    return aligned(prod(shape), kind).reshape(shape)
+SIGNS = np.concatenate([SIGNS_BEFORE, SIGNS_AFTER])
+
+
+def _decoder(library: Library, side: str, format: HeadFormat) -> int:
+    return library.address("_cpu.decode_kernels", side, format.type.name, library.isa)
+
+
+def _encoder(library: Library, format: HeadFormat) -> int:
+    return library.address("_cpu.encode_kernels", "encode", format.type.name, library.isa)
+
+
+def _pieces(format: HeadFormat) -> int:
+    """How many blocks a head has."""
+    return format.padded // format.type.block
+
+
+def _most(format: HeadFormat) -> float:
+    """The largest float32 that is not over what the format can hold."""
+    most = np.float32(format.most)
+    return float(most if float(most) <= format.most else np.nextafter(most, np.float32(0)))
+
+
+def _turn(rotation: Rotation) -> int:
+    sign = {"none": 0, "hadamard": 1, "turbo": -1}
+    return sign[rotation.kind] * rotation.block
+
+
+def _zeros(size: int) -> Bytes:
+    """In huge pages, as far as they are filled."""
+    if size < HUGE_PAGE or not hasattr(mmap, "MADV_HUGEPAGE"):
+        return aligned(size, np.uint8)
+    # private: the pages of a shared mapping are never huge
+    mapping = mmap.mmap(-1, size + HUGE_PAGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    whole = np.frombuffer(mapping, np.uint8)
+    start = -address(whole) % HUGE_PAGE
+    with suppress(OSError):  # a system without huge pages: the same, a little slower
+        mapping.madvise(mmap.MADV_HUGEPAGE, start, size // HUGE_PAGE * HUGE_PAGE)
+    return whole[start : start + size]

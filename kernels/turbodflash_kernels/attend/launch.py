@@ -6,30 +6,50 @@ from collections.abc import Callable
 
 import numpy as np
 
+from turbodflash_kernels._cpu.chunk_words import MOST_QUERIES, bounds_bytes, space_bytes
 from turbodflash_kernels._cpu.device import MANY_ROWS, CpuDevice
-from turbodflash_kernels._cpu.kv import CHUNK, PARTIAL_EXTRA, CpuKV
+from turbodflash_kernels._cpu.kv import CpuKV
+from turbodflash_kernels._cpu.kv_words import CHUNK, PARTIAL_EXTRA
 from turbodflash_kernels._cpu.team import SCRATCH_BYTES, address
 from turbodflash_kernels._cpu.words import float_word
 from turbodflash_kernels.errors import NoKernel
 from turbodflash_kernels.op import Array
 
-ROWS_PER_TASK = 16
 TREE_ROWS_PER_TASK = 4
 MOST_TREE_ROWS = 32
 SPLITS_PER_THREAD = 4
 
 
 def refuse(
-    device: CpuDevice, *, heads: int, kv_heads: int, head_dim: int, **others: object
+    device: CpuDevice, *, kv: CpuKV, heads: int, kv_heads: int, **others: object
 ) -> str | None:
-    if head_dim % 16:
-        return f"heads of {head_dim} are no multiple of 16"
-    group, scores = heads // kv_heads, 4 * CHUNK
-    totals = (head_dim + PARTIAL_EXTRA) * (ROWS_PER_TASK * group + 4)
-    needed = 4 * (scores + max(totals, 2 * CHUNK * head_dim))
+    widths = kv.format_k.padded, kv.format_v.padded
+    if any(width % 16 for width in widths):
+        return f"heads of {widths[0]} and {widths[1]} numbers are no multiples of 16"
+    group = heads // kv_heads
+    needed = max(_bytes_of_rows(kv, group), _bytes_of_trees(kv, group))
     if needed > SCRATCH_BYTES:
-        return f"{group} heads of {head_dim} need {needed} bytes a thread"
+        return f"{group} heads of {max(widths)} need {needed} bytes a thread"
     return None
+
+
+def _bytes_of_rows(kv: CpuKV, group: int) -> int:
+    """What `rows` takes of a thread's memory; `split` takes less."""
+    widths = kv.format_k.padded, kv.format_v.padded
+    queries = min(_rows_per_task(group) * group, MOST_QUERIES)
+    each = 4 * (widths[0] + 2 * (widths[1] + PARTIAL_EXTRA))
+    return queries * each + bounds_bytes(queries) + space_bytes(queries, *widths)
+
+
+def _bytes_of_trees(kv: CpuKV, group: int) -> int:
+    """What `branches` takes: also a chunk as it is stored."""
+    widths = kv.format_k.padded, kv.format_v.padded
+    stored = CHUNK * (kv.format_k.row_bytes + kv.format_v.row_bytes)
+    return 4 * group * widths[0] + bounds_bytes(group) + space_bytes(group, *widths) + stored
+
+
+def _rows_per_task(group: int) -> int:
+    return max(MOST_QUERIES // group, 1)
 
 
 def bind(
@@ -44,13 +64,12 @@ def bind(
     window: int = 0,
     sinks: Array | None = None,
 ) -> Callable[..., Array]:
-    kind = (kv.format_k.type.name, kv.format_v.type.name, window > 0)
-    combine = device.kernel("attend", "combine")
-    by_rows, split = (device.kernel("attend", name, *kind) for name in ("rows", "split"))
-    group, chunks = heads // kv_heads, kv.positions // CHUNK
-    shape = (kv_heads, group, head_dim, float_word(scale))
-    store = (address(kv.k), kv.k.strides[0], address(kv.v), kv.v.strides[0])
+    kernels = ("combine", "rows", "split")
+    combine, by_rows, split = (device.kernel("attend", name) for name in kernels)
+    group, width_v = heads // kv_heads, kv.format_v.padded
+    shape = (address(kv.words), kv_heads, group, head_dim, float_word(scale))
     rule = (window, not causal, 0 if sinks is None else address(sinks))
+    rows_per_task = _rows_per_task(group)
 
     def attend(q: Array, positions: Array, parents: Array | None = None) -> Array:
         n = len(q)
@@ -59,22 +78,22 @@ def bind(
         out = device.scratch((n, heads * head_dim), np.float32)
         device.keep(q, positions, parents, kv, sinks)
         words = (
-            *(address(q), q.strides[0], address(positions), n, *shape, *store),
+            *(address(q), q.strides[0], address(positions), n, *shape),
             *(address(out), out.strides[0], *rule),
         )
         if n > MANY_ROWS and parents is None:
-            tasks = -(-n // ROWS_PER_TASK) * kv_heads
-            device.record(by_rows, tasks, *words, ROWS_PER_TASK, rows=n)
+            tasks = -(-n // rows_per_task) * kv_heads
+            device.record(by_rows, tasks, *words, rows_per_task, rows=n)
             return out
         partials = device.scratch(
-            (kv_heads, chunks, n * group, head_dim + PARTIAL_EXTRA), np.float32
+            (kv_heads, kv.chunks, n * group, width_v + PARTIAL_EXTRA), np.float32
         )
-        splits = min(chunks, device.threads * SPLITS_PER_THREAD)
+        splits = min(kv.chunks, device.threads * SPLITS_PER_THREAD)
         tree = 0 if parents is None else address(parents)
-        more = (TREE_ROWS_PER_TASK, address(partials), chunks, splits, tree)
+        more = (TREE_ROWS_PER_TASK, address(partials), kv.chunks, splits, tree)
         device.record(split, splits * kv_heads, *words, *more, rows=n)
         if parents is not None:
-            branches = device.kernel("attend", "branches", *kind)
+            branches = device.kernel("attend", "branches")
             device.record(branches, -(-n // TREE_ROWS_PER_TASK) * kv_heads, *words, *more, rows=n)
         device.record(combine, n * kv_heads, *words, *more, rows=n)
         return out

@@ -23,36 +23,35 @@ MOST = 2.0**60
 def turbo_type(
     name: str,
     *,
-    levels: tuple[float, ...],
-    middles: tuple[float, ...],
+    levels: Floats,
+    middles: Floats,
     pack: Callable[[Bytes], Bytes],
     unpack: Callable[[Bytes], Bytes],
 ) -> KVType:
-    """levels, middles: the positive ones; 0 is a middle as well, and the rest mirrors them.
+    """levels, middles: all of them, ascending.
 
     pack: codes uint8 [n, 128] -> the bytes behind the norm; unpack: the way back.
     """
-    level, middle = symmetric(levels), np.insert(symmetric(middles), len(middles), 0)
 
     def encode(y: Floats) -> Bytes:
         length = np.sqrt(sum_of_halves(y * y))
         long = length > SHORTEST
         factor = np.where(long, 1 / np.where(long, length, 1), 0).astype(np.float32)
-        code = np.searchsorted(middle, y * factor[:, None], side="right").astype(np.uint8)
-        norm = length / np.sqrt(sum_of_halves(np.square(level[code])))
+        code = np.searchsorted(middles, y * factor[:, None], side="right").astype(np.uint8)
+        norm = length / np.sqrt(sum_of_halves(np.square(levels[code])))
         return joined(half(np.minimum(norm, np.float32(F16_MOST))), pack(code))
 
     def decode(blocks: Bytes) -> Floats:
-        return half_at(blocks, 0) * level[unpack(blocks[:, 2:])]
+        return half_at(blocks, 0) * levels[unpack(blocks[:, 2:])]
 
     code_bytes = pack(np.zeros((1, TURBO_BLOCK), np.uint8)).shape[1]
     return KVType(name, TURBO_BLOCK, 2 + code_bytes, MOST, encode, decode, "turbo")
 
 
-def symmetric(positive: tuple[float, ...]) -> Floats:
-    """Ascending, each with both signs."""
+def symmetric(*positive: float) -> Floats:
+    """Ascending, each with both signs; 0 once."""
     upper = np.array(positive, np.float32)
-    return np.concatenate([-upper[::-1], upper])
+    return np.concatenate([-upper[upper > 0][::-1], upper])
 
 
 def pack_pairs(code: Bytes) -> Bytes:

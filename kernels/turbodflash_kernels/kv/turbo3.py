@@ -4,7 +4,7 @@ import numpy as np
 
 from turbodflash_kernels.kv._base import Bytes
 from turbodflash_kernels.kv._blocks import joined
-from turbodflash_kernels.kv._turbo import pack_pairs, turbo_type, unpack_pairs
+from turbodflash_kernels.kv._turbo import pack_pairs, symmetric, turbo_type, unpack_pairs
 
 
 def pack(code: Bytes) -> Bytes:
@@ -16,10 +16,7 @@ def unpack(packed: Bytes) -> Bytes:
     return unpack_pairs(packed[:, :32]) | high << 2
 
 
-TYPE = turbo_type(
-    "turbo3",
-    levels=(0.021663, 0.066822, 0.118786, 0.190207),
-    middles=(0.044243, 0.092804, 0.154496),
-    pack=pack,
-    unpack=unpack,
-)
+LEVELS = symmetric(0.021663, 0.066822, 0.118786, 0.190207)
+MIDDLES = symmetric(0, 0.044243, 0.092804, 0.154496)
+
+TYPE = turbo_type("turbo3", levels=LEVELS, middles=MIDDLES, pack=pack, unpack=unpack)

@@ -7,23 +7,44 @@ import math
 import numba
 import numpy as np
 
+from turbodflash_kernels._cpu.calls import call4
+from turbodflash_kernels._cpu.encode_kernels import WORK
+from turbodflash_kernels._cpu.gather_kernels import copy_bytes, keys_at, put_key, values_at
+from turbodflash_kernels._cpu.kv_words import (
+    CHUNK,
+    ENCODE_K,
+    ENCODE_V,
+    K_TILE,
+    MOST_K,
+    MOST_V,
+    PIECES_K,
+    PIECES_V,
+    SIGNS,
+    TURN_K,
+    TURN_V,
+    V_ROW,
+    WIDTH_K,
+    WIDTH_V,
+)
 from turbodflash_kernels._cpu.norm_kernels import inverse_rms
 from turbodflash_kernels._cpu.simd import (
     load_f32,
     load_i32,
     load_i64,
-    store_f16,
     store_f32,
     vfma,
     vload,
     vsplat,
     vstore,
-    vstore_f16,
     vswapped,
 )
+from turbodflash_kernels._cpu.turn_kernels import turn
 
 inline = numba.njit(error_model="numpy")
-MOST = {"f16": np.float32(65504.0), "f32": np.finfo(np.float32).max}  # that a format can hold
+
+# words of `rotate`
+QKV, QKV_STRIDE, POSITIONS, N, HEADS, KV_HEADS, HEAD_DIM, N_ROT, ANGLES = range(0, 72, 8)
+Q, Q_STRIDE, KV, ROWS_PER_TASK, SLOTS, Q_NORM, Q_EPS, K_NORM, K_EPS, FINITE = range(72, 152, 8)
 
 
 def build(name, *spec):
@@ -57,14 +78,9 @@ def angles(kind: str):
     return kernel
 
 
-def rotate(kind: str, format_k: str, format_v: str):
-    """words: qkv, stride, positions, n, heads, kv_heads, head_dim, n_rot, angles, q, q_stride,
-    k, k_head_bytes, v, v_head_bytes, rows_per_task, slots, q_norm, q_eps_bits, k_norm, k_eps_bits,
-    finite. K and V as in _cpu/kv.py; the address of a norm's weight is 0 if there is none.
-    """
-    adjacent, wide_k, wide_v = kind == "norm", format_k == "f32", format_v == "f32"
-    k_size, v_size = (4 if wide_k else 2), (4 if wide_v else 2)
-    most_k, most_v = MOST[format_k], MOST[format_v]
+def rotate(kind: str):
+    """words: see the names above; norms and slots as for the op, 0 for a norm that there is not."""
+    adjacent = kind == "norm"
 
     @inline
     def rotate_head(x, cos, n_rot, head_dim, to):
@@ -92,75 +108,69 @@ def rotate(kind: str, format_k: str, format_v: str):
             store_f32(to + 4 * i, load_f32(x + 4 * i) * factor * load_f32(norm + 4 * i))
 
     @inline
-    def held(x, most, head_dim, to):
-        """A head with 0 for NaN and for what is larger than `most`."""
+    def hold(x, most, head_dim):
+        """0 in place of NaN and of what is larger than `most`."""
         for i in range(head_dim):
             number = load_f32(x + 4 * i)
-            store_f32(to + 4 * i, number if abs(number) <= most else np.float32(0.0))
+            store_f32(x + 4 * i, number if abs(number) <= most else np.float32(0.0))
 
     @inline
-    def store_key(x, head_dim, to):
-        """One position of sixteen: the elements of a key lie sixteen apart."""
-        for i in range(head_dim):
-            if wide_k:
-                store_f32(to + 64 * i, load_f32(x + 4 * i))
-            else:
-                store_f16(to + 32 * i, load_f32(x + 4 * i))
-
-    @inline
-    def store_values(x, head_dim, to):
-        rest = head_dim % 16
-        for i in range(0, head_dim - rest, 16):
-            if wide_v:
-                vstore(to + 4 * i, vload(x + 4 * i))
-            else:
-                vstore_f16(to + 2 * i, vload(x + 4 * i))
-        for i in range(head_dim - rest, head_dim):
-            if wide_v:
-                store_f32(to + 4 * i, load_f32(x + 4 * i))
-            else:
-                store_f16(to + 2 * i, load_f32(x + 4 * i))
+    def fill_up(x, head_dim, width):
+        for i in range(head_dim, width):
+            store_f32(x + 4 * i, np.float32(0.0))
 
     def kernel(args, task, scratch):
-        heads, kv_heads, head_dim, n_rot = (
-            load_i64(args + 32),
-            load_i64(args + 40),
-            load_i64(args + 48),
-            load_i64(args + 56),
-        )
-        q_norm, k_norm = load_i64(args + 136), load_i64(args + 152)
-        finite = load_i64(args + 168) != 0
-        first = task * load_i64(args + 120)
-        last = min(first + load_i64(args + 120), load_i64(args + 24))
-        turned = scratch + 4 * head_dim
+        kv, heads, kv_heads = load_i64(args + KV), load_i64(args + HEADS), load_i64(args + KV_HEADS)
+        head_dim, n_rot = load_i64(args + HEAD_DIM), load_i64(args + N_ROT)
+        width_k, width_v = load_i64(kv + WIDTH_K), load_i64(kv + WIDTH_V)
+        turn_k, turn_v, signs = load_i64(kv + TURN_K), load_i64(kv + TURN_V), load_i64(kv + SIGNS)
+        finite = load_i64(args + FINITE) != 0
+        first = task * load_i64(args + ROWS_PER_TASK)
+        last = min(first + load_i64(args + ROWS_PER_TASK), load_i64(args + N))
+        normed = scratch
+        head_at = normed + 4 * max(width_k, width_v)
+        work = head_at + 4 * max(width_k, width_v)
+        key_row = work + WORK
         for row in range(first, last):
-            slot = load_i32(load_i64(args + 128) + 4 * row)
-            cos = load_i64(args + 64) + row * 8 * n_rot
-            x = load_i64(args) + row * load_i64(args + 8)
-            q = load_i64(args + 72) + row * load_i64(args + 80)
+            slot = load_i32(load_i64(args + SLOTS) + 4 * row)
+            cos = load_i64(args + ANGLES) + row * 8 * n_rot
+            x = load_i64(args + QKV) + row * load_i64(args + QKV_STRIDE)
+            q = load_i64(args + Q) + row * load_i64(args + Q_STRIDE)
             for head in range(heads):
-                at = 4 * head * head_dim
-                query = x + at
-                if q_norm != 0:
-                    norm_head(query, q_norm, load_f32(args + 144), head_dim, scratch)
-                    query = scratch
-                rotate_head(query, cos, n_rot, head_dim, q + at)
+                query, to = x + 4 * head * head_dim, q + 4 * head * width_k
+                if load_i64(args + Q_NORM) != 0:
+                    norm_head(query, load_i64(args + Q_NORM), load_f32(args + Q_EPS), head_dim,
+                              normed)  # fmt: skip
+                    query = normed
+                rotate_head(query, cos, n_rot, head_dim, to)
+                fill_up(to, head_dim, width_k)
+                turn(to, width_k, turn_k, signs, False)
             keys, values = x + 4 * heads * head_dim, x + 4 * (heads + kv_heads) * head_dim
-            k = load_i64(args + 88) + (slot // 16 * head_dim * 16 + slot % 16) * k_size
-            v = load_i64(args + 104) + slot * head_dim * v_size
+            chunk, at = slot // CHUNK, slot % CHUNK
             for head in range(kv_heads):
-                at = 4 * head * head_dim
-                key = keys + at
-                if k_norm != 0:
-                    norm_head(key, k_norm, load_f32(args + 160), head_dim, scratch)
-                    key = scratch
-                rotate_head(key, cos, n_rot, head_dim, turned)
-                value = values + at
+                key = keys + 4 * head * head_dim
+                if load_i64(args + K_NORM) != 0:
+                    norm_head(key, load_i64(args + K_NORM), load_f32(args + K_EPS), head_dim,
+                              normed)  # fmt: skip
+                    key = normed
+                rotate_head(key, cos, n_rot, head_dim, head_at)
                 if finite:
-                    held(turned, most_k, head_dim, turned)
-                    held(value, most_v, head_dim, scratch)
-                    value = scratch
-                store_key(turned, head_dim, k + head * load_i64(args + 96))
-                store_values(value, head_dim, v + head * load_i64(args + 112))
+                    hold(head_at, load_f32(kv + MOST_K), head_dim)
+                fill_up(head_at, head_dim, width_k)
+                turn(head_at, width_k, turn_k, signs, False)
+                call4(load_i64(kv + ENCODE_K), head_at, load_i64(kv + PIECES_K), key_row, work)
+                tile = keys_at(kv, chunk, head) + at // 16 * load_i64(kv + K_TILE)
+                put_key(kv, key_row, tile, at % 16)
+            for head in range(kv_heads):
+                value = values + 4 * head * head_dim
+                if finite or turn_v != 0 or width_v != head_dim:
+                    copy_bytes(value, 4 * head_dim, head_at)
+                    value = head_at
+                    if finite:
+                        hold(head_at, load_f32(kv + MOST_V), head_dim)
+                    fill_up(head_at, head_dim, width_v)
+                    turn(head_at, width_v, turn_v, signs, False)
+                to = values_at(kv, chunk, head) + at * load_i64(kv + V_ROW)
+                call4(load_i64(kv + ENCODE_V), value, load_i64(kv + PIECES_V), to, work)
 
     return kernel

@@ -35,8 +35,7 @@ def bind(
     finite: bool = False,
 ) -> Callable[..., Array]:
     angles = device.kernel("rope_store", "angles", rope.kind)
-    types = (kv.format_k.type.name, kv.format_v.type.name)
-    rotate = device.kernel("rope_store", "rotate", rope.kind, *types)
+    rotate = device.kernel("rope_store", "rotate", rope.kind)
     inv_freq = device.upload(np.asarray(rope.inv_freq, np.float32))
     magnitude = float_word(rope.magnitude)
     half = rope.n_rot // 2
@@ -56,7 +55,7 @@ def bind(
         where = positions if slots is None else slots
         key = ("angles", address(positions), n, same_angles)
         table = device.once(key, lambda: angles_of(positions))
-        q = device.scratch((n, heads * head_dim), np.float32)
+        q = device.scratch((n, heads * kv.format_k.padded), np.float32)
         device.keep(qkv, positions, where, kv, *(norm.weight for norm in (q_norm, k_norm) if norm))
         per_task = ROWS_PER_TASK if n > MANY_ROWS else FEW_ROWS_PER_TASK
         device.record(
@@ -64,8 +63,7 @@ def bind(
             -(-n // per_task),
             *(address(qkv), qkv.strides[0], address(positions), n),
             *(heads, kv_heads, head_dim, rope.n_rot, address(table)),
-            *(address(q), q.strides[0]),
-            *(address(kv.k), kv.k.strides[0], address(kv.v), kv.v.strides[0]),
+            *(address(q), q.strides[0], address(kv.words)),
             *(per_task, address(where), *norms, finite),
             rows=n,
         )

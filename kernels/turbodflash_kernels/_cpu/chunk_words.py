@@ -1,0 +1,16 @@
+"""How much of a thread's memory attention takes."""
+
+from turbodflash_kernels._cpu.kv_words import CHUNK
+
+MOST_QUERIES = 64  # that a chunk is decoded for at once
+SLAB = 32  # keys, or values, that are decoded together
+
+
+def bounds_bytes(queries: int) -> int:
+    """What queries see of a chunk: two words each, on whole cache lines."""
+    return (16 * queries + 63) // 64 * 64
+
+
+def space_bytes(queries: int, width_k: int, width_v: int) -> int:
+    """A slab of keys and one of values as float32, and a chunk's scores."""
+    return 4 * (SLAB * (width_k + width_v) + CHUNK * queries)

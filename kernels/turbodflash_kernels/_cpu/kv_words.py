@@ -1,0 +1,17 @@
+"""What kernels know of a cache: offsets of int64 words at the address that they are given."""
+
+CHUNK = 128  # positions that lie together, the unit of attention
+PARTIAL_EXTRA = 16  # floats after a chunk's vector: its maximum and its sum, padded
+
+# chunk c of head h: keys at MEMORY + c * CHUNK_BYTES + h * K_HEAD, in tiles of sixteen positions;
+# values at V_AT behind the chunk's beginning + h * V_HEAD, in rows
+MEMORY, CHUNK_BYTES, V_AT, K_HEAD, V_HEAD, K_TILE, V_ROW = range(0, 56, 8)
+# numbers of a head as stored; kernels that decode them, and how many pieces these are told
+WIDTH_K, WIDTH_V, DECODE_K, DECODE_V, PIECES_K, PIECES_V = range(56, 104, 8)
+# kernels that encode a head, and the float32 bits of the largest number that stays finite
+ENCODE_K, ENCODE_V, MOST_K, MOST_V = range(104, 136, 8)
+# a key's row: BLOCKS_K times FIELDS_K float16 and UNITS_K units of UNIT_K bytes
+BLOCKS_K, FIELDS_K, UNITS_K, UNIT_K = range(136, 168, 8)
+# rotation of heads: 0 none, n > 0 a Hadamard block, -n a turbo block; SIGNS: float32 [2, 128]
+TURN_K, TURN_V, SIGNS = range(168, 192, 8)
+WORDS = 24

@@ -1,0 +1,68 @@
+"""Rotations of heads, in the very order of operations of `kv._rotation`."""
+
+from __future__ import annotations
+
+import math
+
+import numba
+import numpy as np
+from llvmlite import ir
+
+from turbodflash_kernels._cpu.emit import LANES, V_F32, V_I32, Builder, intrinsic
+from turbodflash_kernels._cpu.simd import f32x16, vload, vsplat, vstore
+
+inline = numba.njit(error_model="numpy")
+
+
+def _emit_butterflies(builder: Builder, vector: ir.Value) -> ir.Value:
+    """Sums and differences of lanes at the distances 1, 2, 4 and 8."""
+    for distance in (1, 2, 4, 8):
+        lanes = ir.Constant(V_I32, [lane ^ distance for lane in range(LANES)])
+        sign = ir.Constant(V_F32, [-1.0 if lane & distance else 1.0 for lane in range(LANES)])
+        partner = builder.shuffle_vector(vector, vector, lanes)
+        vector = builder.fadd(partner, builder.fmul(vector, sign))
+    return vector
+
+
+butterflies = intrinsic("butterflies", f32x16, (f32x16,), _emit_butterflies)
+
+
+@inline
+def hadamard(x, block):
+    """The orthonormal Hadamard transform of `block` numbers, a power of two from 16 on."""
+    for i in range(0, block, 16):
+        vstore(x + 4 * i, butterflies(vload(x + 4 * i)))
+    distance = 16
+    while distance < block:
+        for start in range(0, block, 2 * distance):
+            for i in range(start, start + distance, 16):
+                a, b = vload(x + 4 * i), vload(x + 4 * (i + distance))
+                vstore(x + 4 * i, a + b)
+                vstore(x + 4 * (i + distance), a - b)
+        distance *= 2
+    factor = vsplat(np.float32(1.0 / math.sqrt(np.float64(block))))
+    for i in range(0, block, 16):
+        vstore(x + 4 * i, vload(x + 4 * i) * factor)
+
+
+@inline
+def times_signs(x, block, signs):
+    for i in range(0, block, 16):
+        vstore(x + 4 * i, vload(x + 4 * i) * vload(signs + 4 * i))
+
+
+@inline
+def turn(x, width, rotation, signs, back):
+    """Rotate a head of `width` numbers in place, or back; words as TURN_K in kv_words."""
+    if rotation > 0:
+        for start in range(0, width, rotation):
+            hadamard(x + 4 * start, rotation)
+    if rotation < 0:
+        block = -rotation
+        before, after = signs, signs + 4 * block
+        if back:
+            before, after = after, before
+        for start in range(0, width, block):
+            times_signs(x + 4 * start, block, before)
+            hadamard(x + 4 * start, block)
+            times_signs(x + 4 * start, block, after)
