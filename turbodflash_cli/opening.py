@@ -99,10 +99,12 @@ def summary(session: Session) -> list[str]:
     """Model, memory and device in a few lines."""
     info = session.info
     memory = info.memory
+    rotated = ", rotated" * info.cache_rotated
     return [
         f"model: {info.name} ({info.architecture} {info.file_type}, {size(info.file_bytes)},"
         f" {info.layers} layers, {info.parameters / 1e6:.1f} M parameters)",
-        f"context: {info.context} tokens, KV cache {info.cache_type_k}/{info.cache_type_v}"
-        f" {size(memory.cache)}; weights {size(memory.weights)}",
+        f"context: {info.context} tokens, KV cache {info.cache_type_k}/{info.cache_type_v}{rotated}"
+        f" {size(memory.cache)}, {info.cache_row_bytes:,} bytes a token;"
+        f" weights {size(memory.weights)}",
         f"device: {info.device}",
     ]

@@ -33,6 +33,8 @@ def load_options(
         "ubatch": window.ubatch,
         "cache_type_k": window.cache_type_k,
         "cache_type_v": window.cache_type_v,
+        "kv_rotate": window.kv_rotate,
+        "kv_protect": window.kv_protect,
         "device": compute.device,
         "rope_scaling": window.rope_scaling,
         "rope_scale": window.rope_scale,

@@ -19,6 +19,9 @@ from turbodflash_engine.events import (
     Verified,
 )
 from turbodflash_engine.options import (
+    CACHE_TYPES,
+    KV_PROTECTIONS,
+    KV_ROTATIONS,
     SAMPLER_LETTERS,
     SAMPLERS,
     SPEC_TYPES,
@@ -48,6 +51,9 @@ if TYPE_CHECKING:
     from turbodflash_engine.speculating import Prompt, measure_speculation
 
 __all__ = [
+    "CACHE_TYPES",
+    "KV_PROTECTIONS",
+    "KV_ROTATIONS",
     "SAMPLERS",
     "SAMPLER_LETTERS",
     "SPEC_TYPES",

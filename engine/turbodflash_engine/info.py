@@ -69,6 +69,9 @@ class ModelInfo(NamedTuple):
     """A loaded model.
 
     parameters: numbers in the file's tensors. context: positions its cache holds.
+    cache_type_k, cache_type_v: what keys and values are stored in; types of several layers are
+        joined by "+", the most frequent first. cache_rotated: whether plain quantised ones are
+        rotated. cache_row_bytes: of a position, in all layers.
     sample_defaults: the built-in ones overridden by the file's; sample_keys: which keys did so.
     notes: sentences that a person should read. draft: None = plain decoding.
     """
@@ -90,4 +93,6 @@ class ModelInfo(NamedTuple):
     sample_keys: tuple[str, ...]
     memory: Memory
     notes: tuple[str, ...] = ()
+    cache_rotated: bool = False
+    cache_row_bytes: int = 0
     draft: DraftInfo | None = None

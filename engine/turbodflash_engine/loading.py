@@ -6,6 +6,7 @@ from collections.abc import Callable
 from threading import Lock
 from typing import TYPE_CHECKING, NamedTuple
 
+from turbodflash_engine.cache import CacheTypes, type_names
 from turbodflash_engine.decode.warming import warm_up
 from turbodflash_engine.drafters._base import Drafter, NoDrafter
 from turbodflash_engine.errors import BadModel
@@ -20,7 +21,7 @@ from turbodflash_engine.opening import Files, Found, open_files
 from turbodflash_engine.options import LoadOptions, SpecOptions
 from turbodflash_engine.pairing import DraftFile, draft_info, one_of, rules
 from turbodflash_engine.sampling.defaults import sample_defaults
-from turbodflash_engine.sizing import cheaper_caches, check_cache_types, needs_of
+from turbodflash_engine.sizing import cheaper_caches, needs_of
 from turbodflash_kernels.device import Device, open_device
 
 if TYPE_CHECKING:
@@ -48,7 +49,6 @@ def load(options: LoadOptions, progress: Report | None = None) -> Loaded:
     `progress` is called from several threads, one at a time.
     """
     report = progress or (lambda event: None)
-    check_cache_types(options)
     meter = _Meter(report)
     with open_files(options, meter.expect, meter.add) as files:
         loaded = _build(files.model, files.draft, options, report)
@@ -61,12 +61,12 @@ def _build(found: Found, draft: DraftFile | None, options: LoadOptions, report: 
     spec = options.spec or SpecOptions()
     device = open_device(options.device, options.threads, options.threads_batch, _Compiling(report))
     plan = _plan(found, draft, options, device)
-    cache = CachePlan(plan.context, options.cache_type_k, options.cache_type_v)
+    cache = CachePlan(plan.context, *CacheTypes.of_model(options))
     placement = Placement.on(device, found.config.layers)
     model = found.architecture.build(found.config, found.tensors, placement, cache)
-    drafters = rules(spec)
+    drafters, types = rules(spec), CacheTypes.of_draft(options)
     if draft:
-        drafters.append(draft.build(device, model.shared, plan.context, spec))
+        drafters.append(draft.build(device, model.shared, plan.context, spec, types))
     drafter = one_of(drafters)
     tokenizer, template = _speech(found.file.metadata, found.template)  # while weights are packed
     device.flush()
@@ -75,7 +75,8 @@ def _build(found: Found, draft: DraftFile | None, options: LoadOptions, report: 
     if drafter:
         info = info._replace(draft=draft_info(drafter, draft, spec, plan.draft, plan.context))
     if draft:
-        info = info._replace(notes=info.notes + draft.notes(model.shared))
+        notes = draft.notes(model.shared) + _of_draft(types, draft)
+        info = info._replace(notes=info.notes + notes)
     return Loaded(model, tokenizer, template, info, device, drafter)
 
 
@@ -85,6 +86,11 @@ def _plan(found: Found, draft: DraftFile | None, options: LoadOptions, device: D
     wish = Wish(found.config.context, options.context, fit=options.fit)
     cheaper = cheaper_caches(Files(found, draft), options, device)
     return plan_memory(load, wish, Room(free_bytes()), cheaper)
+
+
+def _of_draft(types: CacheTypes, draft: DraftFile) -> tuple[str, ...]:
+    """What is to be said of its cache."""
+    return tuple(f"draft: {note}" for note in types.notes(draft.config.kv_shapes))
 
 
 def _speech(meta: Metadata, template: str) -> tuple[Tokenizer, ChatTemplate]:
@@ -109,6 +115,9 @@ def _info(
 ) -> ModelInfo:
     meta = file.metadata
     defaults, keys = sample_defaults(meta)
+    types = CacheTypes.of_model(options)
+    formats = types.of_layers(config.kv_shapes)
+    type_k, type_v = type_names(formats)
     return ModelInfo(
         name=meta.get("general.name", options.model.stem),
         path=options.model,
@@ -120,13 +129,15 @@ def _info(
         context=plan.context,
         trained_context=config.context,
         device=device.describe(),
-        cache_type_k=options.cache_type_k,
-        cache_type_v=options.cache_type_v,
+        cache_type_k=type_k,
+        cache_type_v=type_v,
+        cache_rotated=any(format.rotated for format in formats),
+        cache_row_bytes=sum(format.nbytes for format in formats),
         has_template="tokenizer.chat_template" in meta,
         sample_defaults=defaults,
         sample_keys=keys,
         memory=plan.memory,
-        notes=plan.notes,
+        notes=plan.notes + types.notes(config.kv_shapes),
     )
 
 

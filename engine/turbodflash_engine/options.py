@@ -37,6 +37,15 @@ _SAMPLER_ALIASES = {
     "typicalp": "typ_p",
 } | {name.replace("_", ""): name for name in SAMPLERS}
 
+CACHE_TYPES = (
+    *("f32", "f16", "bf16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0", "iq4_nl"),
+    *("turbo4", "turbo3", "turbo2"),
+)
+"""What keys and values can be stored in, from the most exact on."""
+
+KV_ROTATIONS = ("auto", "on", "off")
+KV_PROTECTIONS = ("none", "auto", "boundary")
+
 DEVICES = ("cpu", "reference")
 ROPE_SCALINGS = ("none", "linear", "yarn", "longrope")
 RANDOM_SEED = 2**32 - 1
@@ -131,6 +140,7 @@ class SpecOptions:
         _probability("p_min", self.p_min)
         for rate in self.synth_rates:
             _probability("a rate of synthetic acceptance", rate)
+        _cache_types(self.cache_type_k, self.cache_type_v)
         _one_of("inject", self.inject, INJECTIONS)
         for kind in self.types:
             _one_of("the type of drafting", kind, SPEC_TYPES)
@@ -158,6 +168,11 @@ class LoadOptions:
 
     context: positions the cache holds; 0 = the trained length.
     threads, threads_batch: for decoding and for prompts; 0 = all usable cores, and as `threads`.
+    cache_type_k, cache_type_v: of CACHE_TYPES.
+    kv_rotate: whether plain quantised keys and values are stored rotated, so that large channels
+        share their error out; auto = where heads allow it.
+    kv_protect: rules that keep some keys or values in a better type (see cache.protection); with
+        kv_rotate, of the draft's cache as well.
     batch, ubatch: a prompt is computed in passes of the smaller of the two, in tokens.
     chat_template: Jinja text or the name of a built-in template; None = the file's own.
     spec: how tokens are drafted; None = plain decoding.
@@ -172,6 +187,8 @@ class LoadOptions:
     ubatch: int = 512
     cache_type_k: str = "f16"
     cache_type_v: str = "f16"
+    kv_rotate: str = "auto"
+    kv_protect: str = "none"
     device: str = "cpu"
     rope_scaling: str | None = None
     rope_scale: float | None = None
@@ -190,6 +207,9 @@ class LoadOptions:
             _at_least(name, getattr(self, name), 1)
         for name in ("rope_scale", "rope_freq_base", "rope_freq_scale"):
             _above_zero(name, getattr(self, name))
+        _cache_types(self.cache_type_k, self.cache_type_v)
+        _one_of("kv_rotate", self.kv_rotate, KV_ROTATIONS)
+        _one_of("kv_protect", self.kv_protect, KV_PROTECTIONS)
         _one_of("device", self.device, DEVICES)
         if self.rope_scaling is not None:
             _one_of("rope_scaling", self.rope_scaling, ROPE_SCALINGS)
@@ -291,6 +311,12 @@ def sampler_name(name: str) -> str:
     if found is None:
         raise Unknown("sampler", name, SAMPLERS)
     return found
+
+
+def _cache_types(*names: str) -> None:
+    for name in names:
+        if name not in CACHE_TYPES:
+            raise Unknown("cache type", name, CACHE_TYPES)
 
 
 def _at_least(name: str, value: float | None, floor: int) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from turbodflash_engine import plugins
+from turbodflash_engine.cache import CacheTypes
 from turbodflash_engine.drafters._across import across
 from turbodflash_engine.drafters._base import Drafter, FileKind, RuleKind, Setting
 from turbodflash_engine.drafters._first import FirstOf
@@ -56,11 +57,16 @@ class DraftFile:
         return tuple(kind for kind, name in tables.items() if name not in self.tensors)
 
     def build(
-        self, device: Device, target: Shared, positions: int, options: SpecOptions
+        self,
+        device: Device,
+        target: Shared,
+        positions: int,
+        options: SpecOptions,
+        types: CacheTypes,
     ) -> Drafter:
-        """positions: of the model's cache; its own has no more of them."""
+        """positions: of the model's cache; its own has no more of them, stored in these types."""
         own = min(rounded(options.context) or positions, positions)
-        plan = CachePlan(own, options.cache_type_k, options.cache_type_v)
+        plan = CachePlan(own, *types)
         setting = Setting(device, target, plan, options)
         return across(self.kind.build(self.config, self.tensors, setting), device, target)
 

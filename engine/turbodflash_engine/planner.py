@@ -22,7 +22,7 @@ from turbodflash_engine.memory import (
 )
 from turbodflash_engine.opening import open_files
 from turbodflash_engine.options import LoadOptions
-from turbodflash_engine.sizing import cheaper_caches, check_cache_types, needs_of
+from turbodflash_engine.sizing import cheaper_caches, needs_of
 from turbodflash_kernels.device import open_device
 
 
@@ -72,7 +72,6 @@ def plan_files(options: LoadOptions, card: Card | None = None, gpu_layers: int =
     gpu_layers: for the card, the head counted as one; `memory.AUTO` = as many as fit.
     Raises BadModel or BadUsage; what does not fit is no error here.
     """
-    check_cache_types(options)
     room = Room(free_bytes(), card.free if card else None, card is not None)
     with open_files(options) as files:
         device = open_device(options.device, options.threads, options.threads_batch)

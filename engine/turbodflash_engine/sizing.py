@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from turbodflash_engine.errors import Unknown
+from turbodflash_engine.cache import CacheTypes, KVShape
 from turbodflash_engine.memory import (
     Alternative,
     LayerCache,
@@ -18,12 +18,11 @@ from turbodflash_engine.memory import (
     rounded,
 )
 from turbodflash_engine.metadata import Metadata
-from turbodflash_engine.models._base import Config, KVShape
+from turbodflash_engine.models._base import Config
 from turbodflash_engine.opening import Files
 from turbodflash_engine.options import LoadOptions, SpecOptions
 from turbodflash_engine.pairing import DraftFile
 from turbodflash_kernels.device import Device
-from turbodflash_kernels.kv import kv_type, kv_types
 
 FLOAT = 4
 SLACK = 1.2  # blocks of scratch come in classes of size
@@ -38,8 +37,6 @@ TOKEN, MERGE = 270, 106
 CHEAPER_CACHES = ("q8_0", "q5_1", "turbo4", "turbo3")
 """Types of keys and values that may be proposed, the most faithful first."""
 
-Formats = tuple[str, str]
-
 
 def needs_of(files: Files, options: LoadOptions, device: Device) -> Load:
     """What a model and its draft will take on a device."""
@@ -49,13 +46,16 @@ def needs_of(files: Files, options: LoadOptions, device: Device) -> Load:
         found.config,
         found.tensors.packed_bytes(device.bytes_per_weight),
         found.file.metadata,
-        formats=(options.cache_type_k, options.cache_type_v),
+        types=CacheTypes.of_model(options),
         rows=rows,
     )
     if draft is None:
         return Load(model)
     weights = draft.tensors.packed_bytes(device.bytes_per_weight)
-    return Load(model, draft_needs(draft, found.config, weights, options=spec, rows=rows))
+    types = CacheTypes.of_draft(options)
+    return Load(
+        model, draft_needs(draft, found.config, weights, options=spec, types=types, rows=rows)
+    )
 
 
 def cheaper_caches(files: Files, options: LoadOptions, device: Device) -> tuple[Alternative, ...]:
@@ -75,7 +75,7 @@ def model_needs(
     weights: Mapping[str, int],
     meta: Metadata,
     *,
-    formats: Formats,
+    types: CacheTypes,
     rows: int,
 ) -> Needs:
     """weights: bytes of each tensor once packed. rows: of the largest pass."""
@@ -83,7 +83,7 @@ def model_needs(
     return Needs(
         layers=config.layers,
         pieces=pieces_of(weights, config.layers),
-        caches=layer_caches(config.kv_shapes, formats),
+        caches=layer_caches(config.kv_shapes, types),
         scratch=Scratch(
             fixed=round(SLACK * FLOAT * rows * config.scratch_values) + logits,
             per_position=FLOAT * config.partial_values / KEYS_APART,
@@ -92,17 +92,12 @@ def model_needs(
     )
 
 
-def layer_caches(shapes: tuple[KVShape, ...], formats: Formats) -> tuple[LayerCache, ...]:
-    """One a layer that remembers. formats: of keys, and of values."""
-    format_k, format_v = formats
+def layer_caches(shapes: tuple[KVShape, ...], types: CacheTypes) -> tuple[LayerCache, ...]:
+    """One a layer that remembers."""
+    formats = types.of_layers(shapes)
     return tuple(
-        LayerCache(
-            layer,
-            shape.kv_heads
-            * (kv_bytes(format_k, shape.key_dim) + kv_bytes(format_v, shape.value_dim)),
-            most=shape.window,
-        )
-        for layer, shape in enumerate(shapes)
+        LayerCache(layer, format.nbytes, most=shape.window)
+        for layer, (shape, format) in enumerate(zip(shapes, formats, strict=True))
     )
 
 
@@ -112,14 +107,14 @@ def draft_needs(
     weights: Mapping[str, int],
     *,
     options: SpecOptions,
+    types: CacheTypes,
     rows: int,
 ) -> Needs:
     """The same of a draft; and what verifying its guesses takes of the model beside."""
     config = draft.config
     widths = FEW_ROWS if options.n_max is None else min(options.n_max + 1, FEW_ROWS)
     guesses = FLOAT * target.vocabulary * widths
-    formats = (options.cache_type_k, options.cache_type_v)
-    caches = layer_caches(config.kv_shapes, formats)
+    caches = layer_caches(config.kv_shapes, types)
     return Needs(
         layers=0,
         borrows=draft.borrows,
@@ -130,23 +125,6 @@ def draft_needs(
             per_position=FLOAT * target.partial_values * (widths - 1) / KEYS_APART,
         ),
     )
-
-
-def check_cache_types(options: LoadOptions) -> None:
-    """Raises Unknown for a type that keys and values cannot be stored in."""
-    spec = options.spec or SpecOptions()
-    for format in (
-        *(options.cache_type_k, options.cache_type_v),
-        *(spec.cache_type_k, spec.cache_type_v),
-    ):
-        kv_bytes(format, 1)
-
-
-def kv_bytes(format: str, numbers: int) -> float:
-    """Of one head's keys, or values, at a position."""
-    if format not in kv_types():
-        raise Unknown("cache type", format, kv_types())
-    return kv_type(format).row_bytes(numbers)
 
 
 def _cache(load: Load) -> float:

@@ -84,8 +84,8 @@ class ReferenceDevice(Device):
         self, format_k: HeadFormat, format_v: HeadFormat, positions: int, kv_heads: int
     ) -> ReferenceKV:
         kind = Unrounded if self.precision is np.float64 else Coded
-        shape = (positions, kv_heads)
-        return ReferenceKV(kind.empty(format_k, *shape), kind.empty(format_v, *shape))
+        rest = (positions, kv_heads, self.poison)
+        return ReferenceKV(kind.empty(format_k, *rest), kind.empty(format_v, *rest))
 
     def capture(self, step: Callable[[], T], threads: int = 0) -> Callable[[], T]:
         return step

@@ -25,9 +25,10 @@ class Coded:
     data: NDArray[Any]
 
     @classmethod
-    def empty(cls, format: HeadFormat, positions: int, kv_heads: int) -> Coded:
-        """Of bytes that mean NaN in every type."""
-        return cls(format, np.full((positions, kv_heads, format.row_bytes), 0xFF, np.uint8))
+    def empty(cls, format: HeadFormat, positions: int, kv_heads: int, poison: bool) -> Coded:
+        """poison: of bytes that mean NaN in every type."""
+        filling = 0xFF if poison else 0
+        return cls(format, np.full((positions, kv_heads, format.row_bytes), filling, np.uint8))
 
     def put(self, slots: Slots, x: Floats) -> None:
         """x: heads [n, kv_heads, head_dim]."""
@@ -56,8 +57,9 @@ class Unrounded:
     data: NDArray[Any]
 
     @classmethod
-    def empty(cls, format: HeadFormat, positions: int, kv_heads: int) -> Unrounded:
-        return cls(format, np.full((positions, kv_heads, format.padded), np.nan))
+    def empty(cls, format: HeadFormat, positions: int, kv_heads: int, poison: bool) -> Unrounded:
+        filling = np.nan if poison else 0.0
+        return cls(format, np.full((positions, kv_heads, format.padded), filling))
 
     def put(self, slots: Slots, x: Floats) -> None:
         self.data[slots] = self.format.turned(x)

@@ -13,6 +13,7 @@ from tests.cli.fake import Program
 from tests.golden_files import GOLDEN
 from turbodflash_cli.argv import ROOT
 from turbodflash_cli.program import GRAMMARS
+from turbodflash_engine import CACHE_TYPES
 
 PAGES = GOLDEN / "cli"
 ROOT_FOLDER = Path(__file__).parents[2]
@@ -94,7 +95,7 @@ def test_parsing_loads_nothing_heavy() -> None:
         ("turbodflash -m x --no-con", ["--no-conversation"]),
         ("turbodflash -no-c", ["-no-cnv"]),
         ("turbodflash be", ["bench"]),
-        ("turbodflash -ctk ", ["f16", "f32"]),
+        ("turbodflash -ctk ", list(CACHE_TYPES)),
         ("turbodflash --reasoning ", ["on", "off", "auto"]),
         ("turbodflash --dflash-inject ", ["auto", "deferred", "immediate"]),
         ("turbodflash bench --warm", ["--warmup"]),

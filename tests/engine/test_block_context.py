@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from tests.engine.block_drafts import BONUS, PAIRS, SLIDING, TEXT, V1, Logits, built, variant
 from tests.engine.spec_runs import read_prompt, take_step
+from turbodflash_engine.cache import KVShape
 from turbodflash_engine.drafters._block import context as context_module
 from turbodflash_engine.drafters._block.context import Context
 from turbodflash_engine.drafters._block.drafter import BlockDrafter
@@ -166,11 +167,9 @@ class Memory:
 class Config:
     """As much of a configuration as the books need."""
 
-    kv_heads = head_dim = 2
-
     def __init__(self, *windows: int) -> None:
         self.windows = windows
-        self.layers = len(windows)
+        self.kv_shapes = [KVShape(2, 2, 2) for _ in windows]
 
 
 PROMPT = st.tuples(st.just("read"), st.integers(1, 150), st.integers(1, 80))

@@ -140,3 +140,4 @@ def test_sizes_may_differ_by_layer() -> None:
     assert [shape.hidden for shape in config.mlp] == [160, 96, 160, 32]
     assert [shape.kv_heads for shape in config.kv_shapes] == [2, 3, 6, 1]
     assert {(shape.key_dim, shape.value_dim) for shape in config.kv_shapes} == {(16, 16)}
+    assert [shape.group for shape in config.kv_shapes] == [3, 2, 1, 6]

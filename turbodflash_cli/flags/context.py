@@ -5,28 +5,16 @@ from typing import Annotated
 
 from turbodflash_cli.flags.flag import Group, flag
 from turbodflash_cli.flags.values import choice, number, on_off_auto, whole
-from turbodflash_engine import BadUsage
-
-CACHE_TYPES = ("f16", "f32")
-LATER_CACHE_TYPES = (
-    *("bf16", "q8_0", "q4_0", "q4_1", "iq4_nl", "q5_0", "q5_1"),
-    *("turbo2", "turbo3", "turbo4"),
-)
+from turbodflash_engine import CACHE_TYPES, KV_PROTECTIONS, KV_ROTATIONS, BadUsage
 
 
 def cache_type(name: str, written: str) -> str:
-    """A type the KV cache can have in this version."""
+    """One of the types that keys and values can be stored in."""
     word = written.strip().lower()
     if word in CACHE_TYPES:
         return word
-    if word in LATER_CACHE_TYPES:
-        raise BadUsage(
-            f"{name} {word} is not available in this version: quantised caches come later.",
-            hint=f"use one of: {', '.join(CACHE_TYPES)}",
-        )
-    near = get_close_matches(word, CACHE_TYPES + LATER_CACHE_TYPES, n=1)
-    first = [kind for kind in near if kind in CACHE_TYPES]
-    known = dict.fromkeys((*first, *CACHE_TYPES))
+    near = get_close_matches(word, CACHE_TYPES, n=1)
+    known = dict.fromkeys((*near, *CACHE_TYPES))
     raise BadUsage(
         f"unknown cache type {written!r} for {name}.", hint=f"there are: {', '.join(known)}"
     )
@@ -65,7 +53,7 @@ class ContextFlags(Group):
         flag(
             "-ctk",
             "--cache-type-k",
-            help="Type of the cached keys: f16 or f32.",
+            help=f"Cached keys: {' '.join(CACHE_TYPES)}.",
             metavar="TYPE",
             parse=cache_type,
             env="LLAMA_ARG_CACHE_TYPE_K",
@@ -79,13 +67,38 @@ class ContextFlags(Group):
         flag(
             "-ctv",
             "--cache-type-v",
-            help="Type of the cached values.",
+            help="Cached values, the same types.",
             metavar="TYPE",
             parse=cache_type,
             env="LLAMA_ARG_CACHE_TYPE_V",
             default="f16",
             choices=CACHE_TYPES,
             common=True,
+        ),
+    ] = None
+    kv_rotate: Annotated[
+        str | None,
+        flag(
+            "--kv-rotate",
+            help="Rotate keys and values of the plain quantised types, which lowers their error: "
+            "auto (where all heads allow it), on or off. Turbo types always are.",
+            metavar="MODE",
+            parse=choice(*KV_ROTATIONS),
+            default="auto",
+            choices=KV_ROTATIONS,
+        ),
+    ] = None
+    kv_protect: Annotated[
+        str | None,
+        flag(
+            "--kv-protect",
+            help="Keep in q8_0 what coarse types may spoil: auto (keys in a turbo type that 6 or "
+            "more query heads share; the ends' values in turbo2), boundary (values of the first "
+            "and last two layers) or none.",
+            metavar="MODE",
+            parse=choice(*KV_PROTECTIONS),
+            default="none",
+            choices=KV_PROTECTIONS,
         ),
     ] = None
     batch: Annotated[

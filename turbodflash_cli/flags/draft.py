@@ -4,10 +4,10 @@ from pathlib import Path
 from typing import Annotated
 
 from turbodflash_cli.flags.compute import layers_on_gpu
-from turbodflash_cli.flags.context import CACHE_TYPES, cache_type
+from turbodflash_cli.flags.context import cache_type
 from turbodflash_cli.flags.flag import Group, flag
 from turbodflash_cli.flags.values import choice, number, path, rates, spec_types, whole
-from turbodflash_engine import SPEC_TYPES, BadUsage
+from turbodflash_engine import CACHE_TYPES, SPEC_TYPES, BadUsage
 
 INJECTIONS = ("auto", "deferred", "immediate")
 

@@ -3,10 +3,10 @@
 from pathlib import Path
 from typing import Annotated
 
-from turbodflash_cli.flags.context import CACHE_TYPES, cache_type
+from turbodflash_cli.flags.context import cache_type
 from turbodflash_cli.flags.flag import Group, flag
 from turbodflash_cli.flags.values import on_off_auto, path, whole
-from turbodflash_engine import BadUsage
+from turbodflash_engine import CACHE_TYPES, BadUsage
 
 
 def chunk_count(name: str, written: str) -> int | None:

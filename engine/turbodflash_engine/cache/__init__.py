@@ -1,6 +1,16 @@
 """What a model remembers of the tokens it has seen, one layer of memory per model layer."""
 
 from turbodflash_engine.cache.dense import DenseLayer
+from turbodflash_engine.cache.formats import CacheTypes, KVShape, LayerFormat, type_names
 from turbodflash_engine.cache.stack import Cache, Layer, Trial
 
-__all__ = ["Cache", "DenseLayer", "Layer", "Trial"]
+__all__ = [
+    "Cache",
+    "CacheTypes",
+    "DenseLayer",
+    "KVShape",
+    "Layer",
+    "LayerFormat",
+    "Trial",
+    "type_names",
+]

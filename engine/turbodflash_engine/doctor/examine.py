@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from turbodflash_engine.cache import CacheTypes
 from turbodflash_engine.doctor.diagnosis import Check, Diagnosis
 from turbodflash_engine.doctor.trials import Shifted, Trials, better
 from turbodflash_engine.drafters._base import Drafter
@@ -128,7 +129,8 @@ def _built(trials: Trials, draft: DraftFile, config: BlockConfig) -> Drafter:
     loaded, spec = trials.rivals.loaded, trials.options.spec
     assert spec is not None
     draft.config = config
-    drafter = draft.build(loaded.device, loaded.model.shared, loaded.info.context, spec)
+    types = CacheTypes.of_draft(trials.options)
+    drafter = draft.build(loaded.device, loaded.model.shared, loaded.info.context, spec, types)
     loaded.device.flush()
     return drafter
 

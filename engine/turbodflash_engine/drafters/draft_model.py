@@ -6,6 +6,7 @@ from collections.abc import Container, Sequence
 from typing import NamedTuple
 
 from turbodflash_engine import plugins
+from turbodflash_engine.cache import KVShape
 from turbodflash_engine.drafters._base import Draft, Drafter, FileKind, Rows, Setting, threads_of
 from turbodflash_engine.drafters._chain import UNTRAINED, Chain, largest
 from turbodflash_engine.drafters._guesses import looked_at
@@ -13,7 +14,7 @@ from turbodflash_engine.errors import BadModel
 from turbodflash_engine.layers.rope import RopeOverrides
 from turbodflash_engine.layers.tensors import Layout, Tensors
 from turbodflash_engine.metadata import Metadata
-from turbodflash_engine.models._base import Architecture, Config, Form, KVShape, Model, Shared
+from turbodflash_engine.models._base import Architecture, Config, Form, Model, Shared
 from turbodflash_engine.models._placement import Placement
 from turbodflash_engine.options import SpecOptions
 

@@ -62,8 +62,8 @@ class Eagle3:
         self.longest = UNTRAINED if options.n_max is None else options.n_max
         self._device, self._p_min, self._capacity = device, options.p_min, plan.positions
         self._words = read_words(device, tensors, config, setting.target)
-        shape = (config.attention.kv_heads, config.attention.head_dim, config.attention.head_dim)
-        self._memory = device.kv(plan.format_k, plan.format_v, plan.positions, *shape)
+        (format,) = plan.types.of_layers(config.kv_shapes)
+        self._memory = format.room(device, plan.positions)
         self._layer = Layer(device, tensors, config, self._memory, self._words.embedding)
         norm = RmsNorm(device.upload(tensors.vector(NORM)), config.eps)
         self._head = device.bind("linear", weight=self._words.head, prologue=norm, bias=None)

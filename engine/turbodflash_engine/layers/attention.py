@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Container
 from typing import NamedTuple
 
-from turbodflash_engine.cache import DenseLayer
+from turbodflash_engine.cache import DenseLayer, KVShape
 from turbodflash_engine.layers.tensors import Layout, Tensors
 from turbodflash_kernels.device import Device
 from turbodflash_kernels.op import Array, RmsNorm, Rope
@@ -34,6 +34,12 @@ class AttentionShape(NamedTuple):
     kv_heads: int
     head_dim: int
     qk_norms: bool = False
+
+    @property
+    def kv_shape(self) -> KVShape:
+        """What a layer of this shape remembers."""
+        group = self.heads // self.kv_heads
+        return KVShape(self.kv_heads, self.head_dim, self.head_dim, group=group)
 
     @property
     def qkv(self) -> dict[str, int]:

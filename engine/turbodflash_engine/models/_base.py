@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from turbodflash_engine.cache import Cache
+from turbodflash_engine.cache import Cache, CacheTypes, KVShape
 from turbodflash_engine.layers.rope import RopeOverrides
 from turbodflash_engine.layers.steps import AS_THE_DEVICE, Threads
 from turbodflash_engine.layers.tables import Table
@@ -85,20 +85,11 @@ class Form(Protocol):
     def vocabulary(self) -> int: ...
 
 
-class KVShape(NamedTuple):
-    """What a layer remembers of a position; window: of so many positions alone, 0 = of all."""
-
-    kv_heads: int
-    key_dim: int
-    value_dim: int
-    window: int = 0
-
-
 class Config(Form, Protocol):
     """What planning needs to know of an architecture's configuration.
 
     context: positions the model was trained on.
-    kv_shapes: one a layer.
+    kv_shapes: what each layer that attends remembers.
     scratch_values: numbers alive at once per row of a pass, without the logits.
     partial_values: numbers per row that attention keeps for each group of keys, until it adds up.
     """
@@ -114,11 +105,17 @@ class Config(Form, Protocol):
 
 
 class CachePlan(NamedTuple):
-    """positions: how many tokens it holds. format_k, format_v: how keys and values are stored."""
+    """positions: how many tokens it holds. The rest: how they are stored, as in CacheTypes."""
 
     positions: int
-    format_k: str = "f16"
-    format_v: str = "f16"
+    k: str = "f16"
+    v: str = "f16"
+    rotate: str = "auto"
+    protect: str = "none"
+
+    @property
+    def types(self) -> CacheTypes:
+        return CacheTypes(self.k, self.v, self.rotate, self.protect)
 
 
 class Build(Protocol):

@@ -6,7 +6,7 @@ from collections.abc import Container
 from functools import partial
 from typing import Literal, NamedTuple
 
-from turbodflash_engine.cache import Cache, DenseLayer
+from turbodflash_engine.cache import Cache, DenseLayer, KVShape
 from turbodflash_engine.errors import BadModel
 from turbodflash_engine.layers.attention import Attention, AttentionShape, Places, attention_layout
 from turbodflash_engine.layers.mlp import Mlp, MlpShape, mlp_layout
@@ -16,7 +16,7 @@ from turbodflash_engine.layers.steps import AS_THE_DEVICE, Threads
 from turbodflash_engine.layers.tables import Table
 from turbodflash_engine.layers.tensors import Layout, Tensors
 from turbodflash_engine.metadata import Metadata
-from turbodflash_engine.models._base import Architecture, CachePlan, KVShape, Shared
+from turbodflash_engine.models._base import Architecture, CachePlan, Shared
 from turbodflash_engine.models._decoder import Decoder
 from turbodflash_engine.models._placement import Placement
 from turbodflash_engine.models._stage import Block
@@ -85,9 +85,7 @@ class DenseConfig(NamedTuple):
 
     @property
     def kv_shapes(self) -> tuple[KVShape, ...]:
-        return tuple(
-            KVShape(shape.kv_heads, shape.head_dim, shape.head_dim) for shape in self.attention
-        )
+        return tuple(shape.kv_shape for shape in self.attention)
 
     @property
     def scratch_values(self) -> int:
@@ -119,9 +117,10 @@ def build(
     plan: CachePlan,
     threads: Threads = AS_THE_DEVICE,
 ) -> Decoder:
+    formats = plan.types.of_layers(config.kv_shapes)
     memory = [
-        _memory(device, plan, shape)
-        for device, shape in zip(placement.layers, config.attention, strict=True)
+        DenseLayer(format.room(device, plan.positions))
+        for device, format in zip(placement.layers, formats, strict=True)
     ]
     embedding = Table(tensors, EMBEDDING, config.width)
     table = embedding.on(placement.embedding)
@@ -162,11 +161,6 @@ def _block(
         return mlp(attention(x, places, last))
 
     return block
-
-
-def _memory(device: Device, plan: CachePlan, shape: AttentionShape) -> DenseLayer:
-    size = (plan.positions, shape.kv_heads, shape.head_dim, shape.head_dim)
-    return DenseLayer(device.kv(plan.format_k, plan.format_v, *size))
 
 
 def _rope(config: DenseConfig, tensors: Tensors, positions: int) -> Rope:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
+from turbodflash_engine.cache import KVShape
 from turbodflash_engine.drafters._block.dialects import Dialect, dialect_of, mask_of, taps_of
 from turbodflash_engine.drafters._fit import ANOTHER
 from turbodflash_engine.errors import BadModel
 from turbodflash_engine.layers.rope import RopeConfig, RopeOverrides
 from turbodflash_engine.layers.shapes import positive, within
 from turbodflash_engine.metadata import Metadata
-from turbodflash_engine.models._base import KVShape
 
 MOST_LAYERS = 256
 MOST_BLOCK = 256
@@ -95,7 +95,9 @@ class BlockConfig(NamedTuple):
     @property
     def kv_shapes(self) -> tuple[KVShape, ...]:
         """What a layer keeps of a position, also of one that it no longer looks back on."""
-        return (KVShape(self.kv_heads, self.head_dim, self.head_dim),) * self.layers
+        group = self.heads // self.kv_heads
+        shape = KVShape(self.kv_heads, self.head_dim, self.head_dim, group=group)
+        return (shape,) * self.layers
 
     @property
     def scratch_values(self) -> int:

@@ -40,9 +40,8 @@ class Context:
         *,
         block: int,
     ) -> None:
-        size = (plan.positions + block, config.kv_heads, config.head_dim, config.head_dim)
-        formats = (plan.format_k, plan.format_v)
-        self.memory = tuple(device.kv(*formats, *size) for _ in range(config.layers))
+        formats = plan.types.of_layers(config.kv_shapes)
+        self.memory = tuple(format.room(device, plan.positions + block) for format in formats)
         self._injection = Injection(device, tensors, config, rope, self.memory, threads_of(options))
         self._capacity, self._window = plan.positions, max(config.windows)
         self._stash = 1 if options.inject == "immediate" else STASH

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Container
 from typing import NamedTuple
 
+from turbodflash_engine.cache import KVShape
 from turbodflash_engine.drafters._fit import check_taps, check_width
 from turbodflash_engine.drafters._words import EMBEDDING, HEAD, HEAD_TOKENS
 from turbodflash_engine.errors import BadModel
@@ -14,7 +15,7 @@ from turbodflash_engine.layers.rope import DIVISORS, RopeConfig, RopeOverrides
 from turbodflash_engine.layers.shapes import attention_shapes, mlp_shapes, positive
 from turbodflash_engine.layers.tensors import ANY, Layout
 from turbodflash_engine.metadata import Metadata
-from turbodflash_engine.models._base import Form, KVShape
+from turbodflash_engine.models._base import Form
 from turbodflash_engine.options import SpecOptions
 
 TAPS = 3
@@ -45,8 +46,7 @@ class Eagle3Config(NamedTuple):
 
     @property
     def kv_shapes(self) -> tuple[KVShape, ...]:
-        shape = self.attention
-        return (KVShape(shape.kv_heads, shape.head_dim, shape.head_dim),)
+        return (self.attention.kv_shape,)
 
     @property
     def scratch_values(self) -> int:
