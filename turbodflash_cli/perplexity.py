@@ -62,6 +62,8 @@ def _measured(
 
     found = measure_perplexity(options, text, asked, bar)
     bar.clear()
+    for note in found.notes:
+        terminal.warn(note)
     for line in pages.details(found):
         terminal.detail(line)
     terminal.say(pages.speed_line(found))
@@ -80,6 +82,9 @@ def _swept(
 
     assert text is not None
     rows = sweep_cache_types(options, text, asked, flags.sweep or (), bar)
+    bar.clear()
+    for note in dict.fromkeys(note for row in rows if row.found for note in row.found.notes):
+        terminal.warn(note)
     return pages.sweep_json(rows) if flags.json else pages.sweep_table(rows)
 
 

@@ -63,7 +63,7 @@ def sweep_table(rows: Sequence[SweepRow]) -> str:
     """A line for each type; one that the model cannot take has the reason for its figures."""
     measured = [row for row in rows if row.found]
     lines = columns([SWEEP, *(_sweep_row(row) for row in measured)], indent="")
-    refused = [[row.cache_type, row.refused] for row in rows if not row.found]
+    refused = [[row.name, row.refused] for row in rows if not row.found]
     return "\n".join([*lines, *columns(refused, indent="")]) + "\n"
 
 
@@ -72,7 +72,7 @@ def sweep_json(rows: Sequence[SweepRow]) -> str:
     return (
         json.dumps(
             [
-                {"cache_type": row.cache_type, "refused": row.refused or None}
+                {"cache_types": row.name, "refused": row.refused or None}
                 | (record(row.found) if row.found else {})
                 for row in rows
             ],
@@ -87,7 +87,7 @@ def _sweep_row(row: SweepRow) -> list[str]:
     assert found is not None
     against = found.divergence
     return [
-        row.cache_type,
+        row.name,
         f"{found.cache_bytes_per_token:,.0f}",
         f"{found.ppl.value:.4f}",
         f"{found.ppl.error:.4f}",

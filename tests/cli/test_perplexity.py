@@ -67,7 +67,7 @@ class Engine:
         options: LoadOptions,
         text: str,
         asked: PerplexityOptions,
-        types: tuple[str, ...],
+        types: tuple[tuple[str, str], ...],
         progress: Any,
     ) -> list[SweepRow]:
         self.options, self.text, self.asked, self.types = options, text, asked, types
@@ -120,15 +120,15 @@ class TestWhatIsAsked:
         assert engine.text == "From a pipe."
 
     def test_a_sweep_of_some_types(self, program: Program, engine: Engine) -> None:
-        engine.rows = (SweepRow("f16", FOUND),)
-        assert run(program, "-f", "t.txt", "--kv-sweep", "f32,f16", "--chunks", "2").code == 0
-        assert engine.types == ("f32", "f16")
+        engine.rows = (SweepRow("f16", "f16", FOUND),)
+        assert run(program, "-f", "t.txt", "--kv-sweep", "f32,f16/f32", "--chunks", "2").code == 0
+        assert engine.types == (("f32", "f32"), ("f16", "f32"))
         assert engine.asked == PerplexityOptions(chunks=2)
 
     def test_a_sweep_of_all_types(self, program: Program, engine: Engine) -> None:
-        engine.rows = (SweepRow("f16", FOUND),)
+        engine.rows = (SweepRow("f16", "f16", FOUND),)
         run(program, "--kv-sweep", "-f", "t.txt")
-        assert {"f16", "f32"} <= set(engine.types)
+        assert {("f16", "f16"), ("f32", "f32")} <= set(engine.types)
 
 
 class TestWhatIsPrinted:
@@ -136,6 +136,13 @@ class TestWhatIsPrinted:
         result = run(program, "-f", "t.txt")
         assert result.out == "Final estimate: PPL = 59.0544 +/- 2.74557\n"
         assert result.err == ("[ Perplexity: 2 chunks of 512, 510 tokens scored | 512.0 t/s ]\n")
+
+    def test_what_a_person_should_know(self, program: Program, engine: Engine) -> None:
+        noted = replace(FOUND, notes=("q8_0 keys in 30 layers",))
+        engine.found, engine.rows = noted, (SweepRow("f16", "f16", noted),) * 2
+        assert run(program, "-f", "t.txt").err.startswith("warning: q8_0 keys in 30 layers\n")
+        swept = run(program, "-f", "t.txt", "--kv-sweep", "all")
+        assert swept.err == "warning: q8_0 keys in 30 layers\n"
 
     def test_more_on_request(self, program: Program, engine: Engine) -> None:
         err = run(program, "-f", "t.txt", "-v").err
@@ -170,23 +177,25 @@ class TestWhatIsPrinted:
 
     def test_a_table_of_types(self, program: Program, engine: Engine) -> None:
         engine.rows = (
-            SweepRow("f16", FOUND),
-            SweepRow("q8_0", replace(FOUND, cache_bytes_per_token=12240.0, divergence=MOVED)),
-            SweepRow("turbo3", None, "layer 0 has heads of 80"),
+            SweepRow("f16", "f16", FOUND),
+            SweepRow(
+                "q8_0", "turbo4", replace(FOUND, cache_bytes_per_token=12240.0, divergence=MOVED)
+            ),
+            SweepRow("turbo3", "turbo3", None, "layer 0 has heads of 80"),
         )
         result = run(program, "-f", "t.txt", "--kv-sweep", "all")
         lines = [line.split() for line in result.out.splitlines()]
         assert lines[0][:2] == ["type", "bytes/token"]
         assert lines[1] == ["f16", "23,040", "59.0544", "2.7456", "1", "0", "100%"]
         assert lines[2] == [
-            *("q8_0", "12,240", "59.0544", "2.7456", "1.00000", "0.437500", "75.00%")
+            *("q8_0/turbo4", "12,240", "59.0544", "2.7456", "1.00000", "0.437500", "75.00%")
         ]
         assert " ".join(lines[3]) == "turbo3 layer 0 has heads of 80"
 
     def test_a_table_of_types_as_json(self, program: Program, engine: Engine) -> None:
-        engine.rows = (SweepRow("f16", FOUND), SweepRow("turbo3", None, "no"))
+        engine.rows = (SweepRow("f16", "f16", FOUND), SweepRow("turbo3", "turbo3", None, "no"))
         told = json.loads(run(program, "-f", "t.txt", "--kv-sweep", "all", "--json").out)
-        assert [(row["cache_type"], row["refused"]) for row in told] == [
+        assert [(row["cache_types"], row["refused"]) for row in told] == [
             ("f16", None),
             ("turbo3", "no"),
         ]

@@ -139,10 +139,10 @@ class TestBase:
 
 class TestSweep:
     def test_a_row_for_each_type_against_f16(self) -> None:
-        types = ("f32", "f16", "f32", "q7_7")
+        types = [("f32", "f32"), ("f16", "f16"), ("f32", "f32"), ("f16", "q7_7")]
         told: list[Progress] = []
         rows = sweep_cache_types(options(), TEXT, CHUNKS, types, told.append)
-        assert [row.cache_type for row in rows] == ["f16", "f32", "q7_7"]
+        assert [row.name for row in rows] == ["f16", "f32", "f16/q7_7"]
         base, found, refused = rows
         assert base.found is not None
         assert found.found is not None
@@ -158,7 +158,7 @@ class TestSweep:
 
     def test_what_stops_f16_stops_all(self) -> None:
         with pytest.raises(BadUsage, match=r"the text has .* tokens; one chunk has 512"):
-            sweep_cache_types(options(), "Hello", replace(CHUNKS, context=512), ("f32",))
+            sweep_cache_types(options(), "Hello", replace(CHUNKS, context=512), [("f32", "f32")])
 
 
 class Broken:

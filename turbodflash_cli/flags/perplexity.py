@@ -17,14 +17,17 @@ def chunk_count(name: str, written: str) -> int | None:
     return None if count < 0 else count
 
 
-def cache_types(name: str, written: str) -> tuple[str, ...]:
-    """Types of the KV cache by commas; `all` is every one."""
+def cache_types(name: str, written: str) -> tuple[tuple[str, str], ...]:
+    """Types of the KV cache by commas, each for keys and values, or `K/V`; `all` is every type."""
     if written.strip().lower() == "all":
-        return CACHE_TYPES
-    types = tuple(cache_type(name, each) for each in written.split(",") if each.strip())
-    if not types:
+        return tuple((each, each) for each in CACHE_TYPES)
+    words = [each.strip() for each in written.split(",") if each.strip()]
+    if not words:
         raise BadUsage(f"{name} takes cache types by commas, not {written!r}.", hint="q8_0,q4_0")
-    return types
+    pairs = (word.partition("/") for word in words)
+    return tuple(
+        (cache_type(name, k), cache_type(name, v if slash else k)) for k, slash, v in pairs
+    )
 
 
 class PerplexityFlags(Group):
@@ -77,10 +80,10 @@ class PerplexityFlags(Group):
         flag("--kl-divergence", help="Measure how far the model is from --kl-divergence-base."),
     ] = False
     sweep: Annotated[
-        tuple[str, ...] | None,
+        tuple[tuple[str, str], ...] | None,
         flag(
             "--kv-sweep",
-            help="A table over types of the KV cache, against f16.",
+            help="A table over types of the KV cache, as q8_0,q8_0/turbo4, against f16.",
             metavar="TYPES",
             parse=cache_types,
             bare="all",

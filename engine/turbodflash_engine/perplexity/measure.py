@@ -55,7 +55,8 @@ class Perplexity:
     """What was found.
 
     ppl: with its standard error. running: the perplexity after each chunk. tokens: all that were
-    read; scored: those whose probability counts. stride: 0 = none. divergence: from a base.
+    read; scored: those whose probability counts. stride: 0 = none. notes: sentences that a
+    person should read. divergence: from a base.
     """
 
     model: str
@@ -72,6 +73,7 @@ class Perplexity:
     ppl: Estimate
     running: tuple[float, ...]
     seconds: float
+    notes: tuple[str, ...] = ()
     divergence: Divergence | None = None
 
     @property
@@ -151,6 +153,7 @@ def _read(
         ppl=perplexity(nll.ravel()),
         running=tuple(np.exp(so_far).tolist()),
         seconds=seconds,
+        notes=info.notes,
         divergence=diverged(watcher.difference) if isinstance(watcher, Comparer) else None,
     )
 

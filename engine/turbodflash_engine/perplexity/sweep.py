@@ -16,62 +16,72 @@ from turbodflash_engine.perplexity.measure import (
     measure_perplexity,
 )
 
-BASE = "f16"
+BASE = ("f16", "f16")
 """The cache that all others are compared with."""
 
 Report = Callable[[Progress], None]
+Types = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
 class SweepRow:
-    """One type for keys and values. found: None where the model cannot take it; refused: why."""
+    """Types of keys and values. found: None where the model cannot take them; refused: why."""
 
-    cache_type: str
+    type_k: str
+    type_v: str
     found: Perplexity | None
     refused: str = ""
+
+    @property
+    def name(self) -> str:
+        """The type of both, or each of them."""
+        return self.type_k if self.type_k == self.type_v else f"{self.type_k}/{self.type_v}"
 
 
 def sweep_cache_types(
     options: LoadOptions,
     text: str,
     asked: PerplexityOptions,
-    types: Sequence[str],
+    types: Sequence[Types],
     progress: Report | None = None,
 ) -> list[SweepRow]:
     """A row for f16 and for each of the types, measured over the same chunks against f16.
 
-    The weights are loaded anew for each. Raises what `measure_perplexity` raises for f16.
+    types: of keys and of values. The weights are loaded anew for each. Raises what
+    `measure_perplexity` raises for f16.
     """
     with TemporaryDirectory(prefix="turbodflash-") as folder:
         file = Path(folder) / "base"
         first = replace(asked, save=file, against=None)
-        rows = [SweepRow(BASE, _measure(options, text, first, BASE, progress))]
+        rows = [_measured(options, text, first, BASE, progress)]
         then = replace(asked, save=None, against=file, context=None, stride=None)
-        for cache_type in dict.fromkeys(types):
-            if cache_type != BASE:
-                rows.append(_try(options, text, then, cache_type, progress))
+        for each in dict.fromkeys(types):
+            if each != BASE:
+                rows.append(_tried(options, text, then, each, progress))
     return rows
 
 
-def _try(
+def _tried(
     options: LoadOptions,
     text: str,
     asked: PerplexityOptions,
-    cache_type: str,
+    types: Types,
     progress: Report | None,
 ) -> SweepRow:
     try:
-        return SweepRow(cache_type, _measure(options, text, asked, cache_type, progress))
+        return _measured(options, text, asked, types, progress)
     except TurbodflashError as error:
-        return SweepRow(cache_type, None, str(error))
+        return SweepRow(*types, None, str(error))
 
 
-def _measure(
+def _measured(
     options: LoadOptions,
     text: str,
     asked: PerplexityOptions,
-    cache_type: str,
+    types: Types,
     progress: Report | None,
-) -> Perplexity:
-    with_type = replace(options, cache_type_k=cache_type, cache_type_v=cache_type)
-    return measure_perplexity(with_type, text, asked, progress, stage=f"perplexity {cache_type}")
+) -> SweepRow:
+    row = SweepRow(*types, None)
+    with_types = replace(options, cache_type_k=types[0], cache_type_v=types[1])
+    found = measure_perplexity(with_types, text, asked, progress, stage=f"perplexity {row.name}")
+    return replace(row, found=found)
