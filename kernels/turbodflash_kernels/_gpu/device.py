@@ -102,6 +102,11 @@ class GpuDevice(Device):
         """False of a device that only records: its arrays have shapes and no contents."""
         return self.place.type != "meta"
 
+    @property
+    def interprets(self) -> bool:
+        """True where kernels run in Triton's interpreter, one number after the other."""
+        return self.place.type == "cpu"
+
     def describe(self) -> str:
         major, minor = divmod(self.card.capability, 10)
         return f"gpu {self.card.name}, compute capability {major}.{minor}"
@@ -130,6 +135,8 @@ class GpuDevice(Device):
         return host if self.place.type == "cpu" else host.to(self.place)
 
     def read(self, array: torch.Tensor) -> NDArray[Any]:
+        if not self.computes:
+            return np.zeros(array.shape, torch.empty(0, dtype=array.dtype).numpy().dtype)
         return array.cpu().numpy()
 
     def write(self, array: torch.Tensor, values: NDArray[Any]) -> None:

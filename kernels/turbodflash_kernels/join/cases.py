@@ -62,3 +62,5 @@ CASES = [
     Case(17, ((60, True), (17, False), (128, True), (3, True)), sliced=True),
     Case(1, ((48, True),)),
 ]
+
+AHEAD = [Case(16, ((5120, normed), (5120, normed))) for normed in (True, False)]

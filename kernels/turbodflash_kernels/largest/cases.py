@@ -56,3 +56,5 @@ CASES = [
     Case(2, 9000, 200),
     Case(1, 49_152, 6),
 ]
+
+AHEAD = [Case(16, 151_936, count) for count in (1, 64)]

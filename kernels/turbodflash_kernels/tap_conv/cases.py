@@ -73,3 +73,5 @@ CASES = [
     *(Case(2, 5, 3, 120, group) for group in (1, 4, 5, 24, 60, 120)),
     *(Case(2, 8, 4, 576, group, residual=True, sliced=True) for group in (16, 64, 576)),
 ]
+
+AHEAD = [Case(1, 16, 4, 5120, group, residual=True) for group in (64, 5120)]

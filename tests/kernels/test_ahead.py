@@ -1,0 +1,73 @@
+"""What kernels of the GPU are compiled to, for cards that are not there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import turbodflash_kernels
+from turbodflash_kernels import every_op
+from turbodflash_kernels._gpu.ahead import Code, Compiled, compile_ops, longest_loop
+
+CAPABILITIES = (80, 86, 89, 90, 100, 120)
+ROOT = Path(turbodflash_kernels.__file__).parent
+OPS = [op for op in every_op() if (ROOT / op / "gpu.py").exists()]
+
+
+@pytest.fixture(scope="module")
+def compiled() -> dict[tuple[str, int], list[Compiled]]:
+    found: dict[tuple[str, int], list[Compiled]] = {}
+    for kernel in compile_ops(OPS, CAPABILITIES):
+        found.setdefault((kernel.op, kernel.capability), []).append(kernel)
+    return found
+
+
+@pytest.mark.parametrize("capability", CAPABILITIES)
+@pytest.mark.parametrize("op", OPS)
+def test_kernels_fit_the_card(compiled, op, capability):
+    """Registers without spills, shared memory, tensor cores in every product, wide loads."""
+    faults = [f"{kernel}: {fault}" for kernel in compiled[op, capability] for fault in of(kernel)]
+    assert not faults
+
+
+def of(kernel: Compiled) -> list[str]:
+    """What is wrong with a kernel."""
+    loads = kernel.loop.loads()
+    carried = {width: width * count for width, count in loads.items()}
+    wrong = {
+        f"{kernel.spills} instructions spill, {kernel.stack} bytes of stack": kernel.spills
+        or kernel.stack,
+        f"{kernel.shared} bytes shared of {kernel.room}": kernel.shared > kernel.room,
+        f"{kernel.scalar_dots} of {kernel.dots} products by no tensor core": kernel.scalar_dots,
+        "no instruction of a tensor core": kernel.dots and not kernel.whole.tensor,
+        f"loads in the loop, by width: {dict(loads)}": kernel.dots
+        and (min(loads, default=4) < 4 or 2 * carried.get(16, 0) < sum(carried.values())),
+    }
+    return [fault for fault, is_so in wrong.items() if is_so]
+
+
+LOOP = """
+.text.kernel:
+        /*0000*/                   S2R R0, SR_TID.X ;
+.L_x_1:
+        /*0010*/                   LDG.E.128 R4, [R2.64] ;
+.L_x_2:
+        /*0020*/                   LDGSTS.E.BYPASS.128 [R7], [R8.64] ;
+        /*0030*/              @!P0 LDG.E.U8 R4, [R2.64] ;
+        /*0040*/               @P1 BRA `(.L_x_2) ;
+        /*0050*/                   HMMA.16816.F32 R4, R4, R6, R4 ;
+        /*0060*/              @!P2 BRA `(.L_x_1) ;
+        /*0070*/                   EXIT ;
+.L_x_3:
+        /*0080*/                   BRA `(.L_x_3) ;
+        /*0090*/                   NOP;
+""".strip().splitlines()
+
+
+def test_the_longest_loop_is_the_one_that_spans_most():
+    loop = longest_loop(LOOP)
+    assert loop.slots == 6
+    assert loop.loads() == {16: 2, 1: 1}
+    assert loop.tensor == 1
+    assert longest_loop(LOOP[-3:]) == Code(loop.counts.__class__())
