@@ -34,6 +34,7 @@ ENGINE = (  # lowest first; a part may import itself and what stands in a row be
     {"events", "options"},
     {"info"},
     {"memory", "plugins", "metadata"},
+    {"devices"},
     {"gguf", "quant", "kv", "tokenizer", "sampling"},
     {"cache"},
     {"layers"},

@@ -22,6 +22,7 @@ HELP = dict.fromkeys(("-h", "--help", "--usage", "--help-all"), "--help")
 ROOT_ONLY = {
     "--help-all": "--help-all",
     "--version": "--version",
+    "--list-devices": "--list-devices",
     "--completion-bash": "--show-completion",
     "--show-completion": "--show-completion",
     "--install-completion": "--install-completion",

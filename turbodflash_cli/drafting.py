@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from turbodflash_cli.flags import DraftFlags, ModelFlags, NgramFlags, flags_of
+from turbodflash_cli.flags.compute import layers_asked_for
 from turbodflash_cli.flags.ngram import type_and_setting
 from turbodflash_cli.progress import Bar
 from turbodflash_cli.terminal import Terminal
@@ -18,7 +19,7 @@ ENDLESS = 64
 
 OF_THE_DRAFT = (
     *("dflash", "eagle3", "draft_context", "draft_threads", "draft_threads_batch"),
-    *("draft_gpu_layers", "draft_cache_type_k", "draft_cache_type_v", "inject"),
+    *("draft_gpu_layers", "draft_device", "draft_cache_type_k", "draft_cache_type_v", "inject"),
 )
 """Fields that mean nothing without a draft's file."""
 
@@ -42,6 +43,8 @@ def spec_options(draft: DraftFlags, ngram: NgramFlags) -> SpecOptions | None:
         "threads_batch": _threads(draft.draft_threads_batch),
         "cache_type_k": draft.draft_cache_type_k,
         "cache_type_v": draft.draft_cache_type_v,
+        "device": draft.draft_device,
+        "gpu_layers": layers_asked_for(draft.draft_gpu_layers),
         "width": None if draft.width == -1 else draft.width,
         "tree": draft.tree,
         "inject": draft.inject,

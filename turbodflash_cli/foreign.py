@@ -26,7 +26,6 @@ IGNORED = _spread(
         "-cram --cache-ram": 1,
         "-sm --split-mode -ts --tensor-split -mg --main-gpu": 1,
         "--spec-draft-p-split --draft-p-split": 1,
-        "-devd --device-draft --spec-draft-device": 1,
         "-cmoe --cpu-moe -cmoed --cpu-moe-draft --spec-draft-cpu-moe": 0,
         "-ncmoe --n-cpu-moe -ncffn --n-cpu-ffn": 1,
         "-ncmoed --n-cpu-moe-draft --spec-draft-n-cpu-moe --spec-draft-ncmoe": 1,
@@ -57,7 +56,7 @@ UNSUPPORTED = _spread(
         "-bs --backend-sampling --log-jsonl --verbose-prompt": 0,
         "--reasoning-budget --reasoning-budget-message": 1,
         "-lcs --lookup-cache-static -lcd --lookup-cache-dynamic": 1,
-        "-cl --cache-list --list-devices": 0,
+        "-cl --cache-list": 0,
     }
 )
 """Refused: leaving one of these out silently would change the answer."""

@@ -17,6 +17,7 @@ OTHERS = {
     "-h, --help": "This page.",
     "--help-all": "Every option, spelling and environment variable.",
     "--version": "The version.",
+    "--list-devices": "What there is to compute on, and its memory.",
     "--install-completion": "Complete options and commands in this shell.",
 }
 

@@ -13,6 +13,7 @@ from turbodflash_cli.flags import (
     ReasoningFlags,
     SamplingFlags,
 )
+from turbodflash_cli.flags.compute import layers_asked_for
 from turbodflash_cli.prompts import read_text, stop_strings
 from turbodflash_engine import BadUsage, LoadOptions, SampleOptions, SayOptions, SpecOptions
 
@@ -36,6 +37,8 @@ def load_options(
         "kv_rotate": window.kv_rotate,
         "kv_protect": window.kv_protect,
         "device": compute.device,
+        "gpu_layers": layers_asked_for(compute.gpu_layers),
+        "graphs": compute.graphs,
         "rope_scaling": window.rope_scaling,
         "rope_scale": window.rope_scale,
         "rope_freq_base": window.rope_freq_base,

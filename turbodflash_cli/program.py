@@ -82,6 +82,14 @@ def _help_all(context: typer.Context, asked: bool) -> None:
         raise typer.Exit
 
 
+def _list_devices(context: typer.Context, asked: bool) -> None:
+    if asked:
+        from turbodflash_cli.devices import page
+
+        context.obj.terminal.write("\n".join(page()) + "\n")
+        raise typer.Exit
+
+
 @app.callback(cls=FlagGroup, invoke_without_command=True)
 @flagged
 def answer(
@@ -97,6 +105,9 @@ def answer(
     output: OutputFlags,
     ngram: NgramFlags,
     version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True)] = False,
+    list_devices: Annotated[
+        bool, typer.Option("--list-devices", callback=_list_devices, is_eager=True)
+    ] = False,
     help_all: Annotated[
         bool, typer.Option("--help-all", callback=_help_all, is_eager=True)
     ] = False,

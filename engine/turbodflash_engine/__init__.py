@@ -20,6 +20,7 @@ from turbodflash_engine.events import (
 )
 from turbodflash_engine.options import (
     CACHE_TYPES,
+    EVERY_LAYER,
     KV_PROTECTIONS,
     KV_ROTATIONS,
     SAMPLER_LETTERS,
@@ -33,6 +34,7 @@ from turbodflash_engine.options import (
 )
 
 if TYPE_CHECKING:
+    from turbodflash_engine.devices import DeviceInfo, devices_here
     from turbodflash_engine.doctor import Check, Diagnosis, diagnose
     from turbodflash_engine.info import DraftInfo, ModelInfo
     from turbodflash_engine.inspect import Inspection, inspect_file
@@ -52,6 +54,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CACHE_TYPES",
+    "EVERY_LAYER",
     "KV_PROTECTIONS",
     "KV_ROTATIONS",
     "SAMPLERS",
@@ -61,6 +64,7 @@ __all__ = [
     "BadUsage",
     "Card",
     "Check",
+    "DeviceInfo",
     "Diagnosis",
     "Divergence",
     "DoesNotFit",
@@ -87,6 +91,7 @@ __all__ = [
     "TurbodflashError",
     "Unknown",
     "Verified",
+    "devices_here",
     "diagnose",
     "inspect_file",
     "measure",
@@ -99,6 +104,8 @@ __all__ = [
 ]
 
 _HEAVY = {
+    "DeviceInfo": "turbodflash_engine.devices",
+    "devices_here": "turbodflash_engine.devices",
     "Check": "turbodflash_engine.doctor",
     "Diagnosis": "turbodflash_engine.doctor",
     "diagnose": "turbodflash_engine.doctor",

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from turbodflash_engine.cache import CacheTypes, type_names
 from turbodflash_engine.decode.warming import warm_up
+from turbodflash_engine.devices import Choice, Devices, choose, room_of, wish_of
 from turbodflash_engine.drafters._base import Drafter, NoDrafter
 from turbodflash_engine.errors import BadModel
 from turbodflash_engine.events import Progress
 from turbodflash_engine.gguf import GgufFile
 from turbodflash_engine.info import FILE_TYPES, ModelInfo
-from turbodflash_engine.memory import Plan, Room, Wish, free_bytes, plan_memory
+from turbodflash_engine.memory import Plan, plan_memory
 from turbodflash_engine.metadata import Metadata
 from turbodflash_engine.models._base import CachePlan, Config, Model
 from turbodflash_engine.models._placement import Placement
@@ -22,7 +23,7 @@ from turbodflash_engine.options import LoadOptions, SpecOptions
 from turbodflash_engine.pairing import DraftFile, draft_info, one_of, rules
 from turbodflash_engine.sampling.defaults import sample_defaults
 from turbodflash_engine.sizing import cheaper_caches, needs_of
-from turbodflash_kernels.device import Device, open_device
+from turbodflash_kernels.device import Device
 
 if TYPE_CHECKING:
     from turbodflash_engine.tokenizer import Tokenizer
@@ -32,13 +33,17 @@ Report = Callable[[Progress], None]
 
 
 class Loaded(NamedTuple):
-    """All that a session needs. drafter: None = plain decoding."""
+    """All that a session needs.
+
+    device: of the model's head. drafts_on: where a draft computes. drafter: None = plain decoding.
+    """
 
     model: Model
     tokenizer: Tokenizer
     template: ChatTemplate
     info: ModelInfo
     device: Device
+    drafts_on: Device
     drafter: Drafter | None = None
 
 
@@ -59,33 +64,49 @@ def load(options: LoadOptions, progress: Report | None = None) -> Loaded:
 
 def _build(found: Found, draft: DraftFile | None, options: LoadOptions, report: Report) -> Loaded:
     spec = options.spec or SpecOptions()
-    device = open_device(options.device, options.threads, options.threads_batch, _Compiling(report))
-    plan = _plan(found, draft, options, device)
+    devices = Devices(options, _Compiling(report))
+    choice = choose(options, devices)
+    plan = _plan(found, draft, options, choice, devices)
+    placement = _placement(choice, plan, found.config.layers, devices)
+    drafts_on = choice.draft or placement.head
     cache = CachePlan(plan.context, *CacheTypes.of_model(options))
-    placement = Placement.on(device, found.config.layers)
     model = found.architecture.build(found.config, found.tensors, placement, cache)
     drafters, types = rules(spec), CacheTypes.of_draft(options)
     if draft:
-        drafters.append(draft.build(device, model.shared, plan.context, spec, types))
+        drafters.append(draft.build(drafts_on, model.shared, plan.context, spec, types))
     drafter = one_of(drafters)
     tokenizer, template = _speech(found.file.metadata, found.template)  # while weights are packed
-    device.flush()
+    devices.flush()
     _check_vocabulary(found.file, tokenizer, model)
-    info = _info(options, found.file, found.config, plan, device)
+    info = _info(options, found.file, found.config, plan, placement)
     if drafter:
         info = info._replace(draft=draft_info(drafter, draft, spec, plan.draft, plan.context))
     if draft:
         notes = draft.notes(model.shared) + _of_draft(types, draft)
         info = info._replace(notes=info.notes + notes)
-    return Loaded(model, tokenizer, template, info, device, drafter)
+    return Loaded(model, tokenizer, template, info, placement.head, drafts_on, drafter)
 
 
-def _plan(found: Found, draft: DraftFile | None, options: LoadOptions, device: Device) -> Plan:
+def _plan(
+    found: Found,
+    draft: DraftFile | None,
+    options: LoadOptions,
+    choice: Choice,
+    devices: Devices,
+) -> Plan:
     """Raises DoesNotFit."""
-    load = needs_of(Files(found, draft), options, device)
-    wish = Wish(found.config.context, options.context, fit=options.fit)
-    cheaper = cheaper_caches(Files(found, draft), options, device)
-    return plan_memory(load, wish, Room(free_bytes()), cheaper)
+    device = choice.main(devices)
+    files, wish = Files(found, draft), wish_of(options, choice, found.config.context)
+    load, cheaper = needs_of(files, options, device), cheaper_caches(files, options, device)
+    return plan_memory(load, wish, room_of(choice), cheaper)
+
+
+def _placement(choice: Choice, plan: Plan, layers: int, devices: Devices) -> Placement:
+    if choice.card is None:
+        return Placement.on(devices.host, layers)
+    on_card = plan.split.layers if choice.layers is None else choice.layers
+    host = choice.card if on_card > layers else devices.host
+    return Placement.split(host, choice.card, layers, on_card)
 
 
 def _of_draft(types: CacheTypes, draft: DraftFile) -> tuple[str, ...]:
@@ -111,7 +132,7 @@ def _check_vocabulary(file: GgufFile, tokenizer: Tokenizer, model: Model) -> Non
 
 
 def _info(
-    options: LoadOptions, file: GgufFile, config: Config, plan: Plan, device: Device
+    options: LoadOptions, file: GgufFile, config: Config, plan: Plan, placement: Placement
 ) -> ModelInfo:
     meta = file.metadata
     defaults, keys = sample_defaults(meta)
@@ -128,7 +149,7 @@ def _info(
         layers=config.layers,
         context=plan.context,
         trained_context=config.context,
-        device=device.describe(),
+        device=placement.describe(),
         cache_type_k=type_k,
         cache_type_v=type_v,
         cache_rotated=any(format.rotated for format in formats),

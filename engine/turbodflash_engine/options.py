@@ -46,7 +46,12 @@ CACHE_TYPES = (
 KV_ROTATIONS = ("auto", "on", "off")
 KV_PROTECTIONS = ("none", "auto", "boundary")
 
-DEVICES = ("cpu", "reference")
+DEVICES = ("auto", "cpu", "gpu", "reference")
+"""Kinds of devices; of several cards, "gpu:1" is the second. auto: a card where there is one."""
+
+EVERY_LAYER = 1 << 20
+"""More layers than a model has: all of it, its embedding included."""
+
 ROPE_SCALINGS = ("none", "linear", "yarn", "longrope")
 RANDOM_SEED = 2**32 - 1
 """The unsigned spelling of seed -1: choose one at random."""
@@ -108,6 +113,8 @@ class SpecOptions:
         the fewest that are worth verifying. p_min: a drafter stops where it is less sure.
     context: positions of the draft's cache; 0 = as the model's.
     threads, threads_batch: of the draft's passes; 0 = as the model's.
+    device: auto = where the model's head is. gpu_layers: a draft is on one device: 0 = the CPU, any
+        other number = a card; None = as the device says.
     width: tokens verified in a step; None = what pays at the moment, down to none.
     tree: nodes verified in a step, up to MOST_TREE; 0 = a chain.
     inject: when accepted tokens reach the draft's cache; it changes the speed only.
@@ -125,6 +132,8 @@ class SpecOptions:
     threads_batch: int = 0
     cache_type_k: str = "f16"
     cache_type_v: str = "f16"
+    device: str = "auto"
+    gpu_layers: int | None = None
     width: int | None = None
     tree: int = 0
     inject: str = "auto"
@@ -142,6 +151,7 @@ class SpecOptions:
             _probability("a rate of synthetic acceptance", rate)
         _cache_types(self.cache_type_k, self.cache_type_v)
         _one_of("inject", self.inject, INJECTIONS)
+        _check_device("the draft's device", self.device, self.gpu_layers)
         for kind in self.types:
             _one_of("the type of drafting", kind, SPEC_TYPES)
         if self.tree > MOST_TREE:
@@ -174,6 +184,10 @@ class LoadOptions:
     kv_protect: rules that keep some keys or values in a better type (see cache.protection); with
         kv_rotate, of the draft's cache as well.
     batch, ubatch: a prompt is computed in passes of the smaller of the two, in tokens.
+    device: where layers go; those that do not are on the CPU.
+    gpu_layers: how many go there, from the end, the head counted first, so that one more than there
+        are takes the embedding along; None = as many as fit.
+    graphs: a card runs passes as graphs, which are launched as one.
     chat_template: Jinja text or the name of a built-in template; None = the file's own.
     spec: how tokens are drafted; None = plain decoding.
     fit: a context of 0 is cut to what fits into memory; False = it is refused.
@@ -189,7 +203,9 @@ class LoadOptions:
     cache_type_v: str = "f16"
     kv_rotate: str = "auto"
     kv_protect: str = "none"
-    device: str = "cpu"
+    device: str = "auto"
+    gpu_layers: int | None = None
+    graphs: bool = True
     rope_scaling: str | None = None
     rope_scale: float | None = None
     rope_freq_base: float | None = None
@@ -210,7 +226,7 @@ class LoadOptions:
         _cache_types(self.cache_type_k, self.cache_type_v)
         _one_of("kv_rotate", self.kv_rotate, KV_ROTATIONS)
         _one_of("kv_protect", self.kv_protect, KV_PROTECTIONS)
-        _one_of("device", self.device, DEVICES)
+        _check_device("the device", self.device, self.gpu_layers)
         if self.rope_scaling is not None:
             _one_of("rope_scaling", self.rope_scaling, ROPE_SCALINGS)
 
@@ -337,6 +353,22 @@ def _probability(name: str, value: float) -> None:
 def _one_of(name: str, value: str, known: tuple[str, ...]) -> None:
     if value not in known:
         raise BadUsage(f"{name} is {value!r}; it must be one of: {', '.join(known)}")
+
+
+def _check_device(what: str, device: str, gpu_layers: int | None) -> None:
+    kind, numbered, index = device.partition(":")
+    if kind not in DEVICES or (numbered and not (kind == "gpu" and index.isdecimal())):
+        raise BadUsage(
+            f"{what} is {device!r}; it must be one of: {', '.join(DEVICES)}",
+            hint="of several cards, gpu:1 is the second",
+        )
+    _at_least("gpu_layers", gpu_layers, 0)
+    if device == "cpu" and gpu_layers:
+        raise BadUsage(
+            f"{gpu_layers if gpu_layers < EVERY_LAYER else 'all'} layers are asked for on a card, "
+            f"but {what} is the CPU",
+            hint="leave out the one or the other",
+        )
 
 
 def _all_finite(options: SampleOptions) -> None:

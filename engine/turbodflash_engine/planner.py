@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from turbodflash_engine.devices import Devices, choose, room_of, wish_of
 from turbodflash_engine.errors import DoesNotFit
 from turbodflash_engine.memory import (
     Alternative,
@@ -13,7 +14,6 @@ from turbodflash_engine.memory import (
     Share,
     Wish,
     changes,
-    free_bytes,
     lacking,
     largest_context,
     plan_memory,
@@ -23,7 +23,6 @@ from turbodflash_engine.memory import (
 from turbodflash_engine.opening import open_files
 from turbodflash_engine.options import LoadOptions
 from turbodflash_engine.sizing import cheaper_caches, needs_of
-from turbodflash_kernels.device import open_device
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,22 +68,29 @@ class Planned:
 def plan_files(options: LoadOptions, card: Card | None = None, gpu_layers: int = 0) -> Planned:
     """Plan what the options name; weights are not read.
 
-    gpu_layers: for the card, the head counted as one; `memory.AUTO` = as many as fit.
-    Raises BadModel or BadUsage; what does not fit is no error here.
+    card: one that need not be here; None = what the options name is looked for on this machine.
+    gpu_layers: for that card, the head counted as one; `memory.AUTO` = as many as fit.
+    Raises BadModel, BadUsage or NoDevice; what does not fit is no error here.
     """
-    room = Room(free_bytes(), card.free if card else None, card is not None)
+    devices = Devices(options)
+    choice = choose(options if card is None else replace(options, gpu_layers=0), devices)
+    room, device = room_of(choice), choice.main(devices)
+    called = None if choice.memory is None else device.describe()
+    if card is not None:
+        room, called = Room(room.host, card.free, has_card=True), card.name
     with open_files(options) as files:
-        device = open_device(options.device, options.threads, options.threads_batch)
         load = needs_of(files, options, device)
         config = files.model.config
-        wish = Wish(config.context, options.context, gpu_layers, fit=options.fit)
+        wish = wish_of(options, choice, config.context)
+        if card is not None:
+            wish = wish._replace(layers=gpu_layers)
         plan, proposals = _plan(load, wish, room, cheaper_caches(files, options, device))
         longest = max(wish.wanted, config.context)
         return Planned(
             model=str(files.model.file.path),
             draft=str(files.draft.file.path) if files.draft else None,
             device=device.describe(),
-            card=card.name if card else None,
+            card=called,
             context=plan.context,
             trained_context=config.context,
             cache_type_k=options.cache_type_k,

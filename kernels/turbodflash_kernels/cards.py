@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import sys
 from importlib.util import find_spec
 from typing import Any, NamedTuple
+
+from turbodflash_kernels.errors import NoDevice
+
+ON_THE_CPU = "leave out -ngl and -dev, or use -ngl 0, to compute on the CPU"
 
 OLDEST = 80
 """The compute capability, 8.0, from which on tensor cores multiply all that kernels ask for."""
@@ -24,34 +29,63 @@ class FoundCard(NamedTuple):
     nbytes: int
 
     @property
-    def lacks(self) -> str:
-        """Why kernels cannot run on it, as a sentence without an end; empty if they can."""
+    def lacks(self) -> NoDevice | None:
+        """Why kernels cannot run on it; None if they can."""
         if self.capability < OLDEST:
             major, minor = divmod(self.capability, 10)
-            return (
+            return NoDevice(
                 f"the {self.name} has compute capability {major}.{minor}; "
-                "8.0 is the oldest that is supported"
+                "8.0 is the oldest that is supported",
+                hint=ON_THE_CPU,
             )
-        return "".join(
-            f"a GPU needs the package {name}, which is not installed" for name in missing()[:1]
+        for package in PACKAGES:
+            if find_spec(package) is None:
+                return not_installed(package)
+        return None
+
+
+def not_installed(package: str) -> NoDevice:
+    return NoDevice(
+        f"a GPU needs the package {package}, which is not installed",
+        hint='install it with: pip install "turbodflash[gpu]"',
+    )
+
+
+def check_card(index: int) -> FoundCard:
+    """The card of that number. Raises NoDevice unless kernels can run on it."""
+    found = cards()
+    if not found:
+        raise NoDevice("there is no NVIDIA card here that its driver knows of", hint=ON_THE_CPU)
+    if index >= len(found):
+        raise NoDevice(
+            f"there is no card {index}: this machine has {len(found)}, counted from 0",
+            hint="turbodflash --list-devices shows them",
         )
+    lacks = found[index].lacks
+    if lacks:
+        raise lacks
+    return found[index]
 
 
-def missing() -> list[str]:
-    """Packages of the extra `gpu` that are not installed."""
-    return [name for name in PACKAGES if find_spec(name) is None]
+def interpreting() -> bool:
+    """Whether Triton is asked to run kernels in its interpreter, for which there is no card."""
+    return os.environ.get("TRITON_INTERPRET", "0").lower() in ("1", "true", "on", "yes", "y")
 
 
 def cards() -> tuple[FoundCard, ...]:
     """In the order in which the driver counts them; none where it is absent or fails."""
     try:
-        driver = ctypes.CDLL(_LIBRARY)
+        driver = _driver()
         _ask(driver.cuInit, 0)
         count = ctypes.c_int()
         _ask(driver.cuDeviceGetCount, ctypes.byref(count))
         return tuple(_card(driver, index) for index in range(count.value))
     except (OSError, AttributeError):
         return ()
+
+
+def _driver() -> Any:
+    return ctypes.CDLL(_LIBRARY)
 
 
 def _card(driver: Any, index: int) -> FoundCard:

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Protocol, TypeVar
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from turbodflash_kernels.cards import PACKAGES
+from turbodflash_kernels.cards import PACKAGES, check_card, interpreting, not_installed
 from turbodflash_kernels.errors import NoDevice, NoKernel
 from turbodflash_kernels.kv import HeadFormat, head_formats
 from turbodflash_kernels.op import Array, Part
@@ -239,15 +239,14 @@ def open_device(
 
 
 def _open_gpu(index: int, graphs: bool) -> Device:
+    if not interpreting():
+        check_card(index)
     try:
         from turbodflash_kernels._gpu.device import GpuDevice
     except ModuleNotFoundError as error:
         if error.name not in PACKAGES:
             raise
-        raise NoDevice(
-            f"a GPU needs the package {error.name}, which is not installed",
-            hint='install it with: pip install "turbodflash[gpu]"',
-        ) from None
+        raise not_installed(error.name) from None
     return GpuDevice.open(index, graphs)
 
 

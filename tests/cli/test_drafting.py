@@ -79,6 +79,7 @@ class TestWhatIsAsked:
             threads_batch=0,
             cache_type_k="f32",
             cache_type_v="f32",
+            gpu_layers=0,
             width=8,
             tree=16,
             inject="deferred",

@@ -30,7 +30,7 @@ from turbodflash_cli.flags import (
 )
 from turbodflash_cli.flags.values import text
 from turbodflash_cli.program import GRAMMARS
-from turbodflash_engine import BadUsage, SampleOptions, SayOptions
+from turbodflash_engine import EVERY_LAYER, BadUsage, SampleOptions, SayOptions
 
 GROUPS = (
     ModelFlags,
@@ -67,7 +67,8 @@ READ: dict[str, list[tuple[str, Any]]] = {
     "draft_context": [("0", 0), ("4k", 4096)],
     "draft_threads": [("-1", -1), ("2", 2)],
     "draft_threads_batch": [("4", 4)],
-    "draft_gpu_layers": [("auto", "auto"), ("0", "0")],
+    "draft_gpu_layers": [("auto", -1), ("0", 0), ("all", EVERY_LAYER), ("99", 99)],
+    "draft_device": [("none", "cpu"), ("gpu", "gpu"), ("cuda:1", "gpu:1")],
     "draft_cache_type_k": [("f16", "f16")],
     "draft_cache_type_v": [("F32", "f32")],
     "synth_len": [("4", 4.0), ("1.5", 1.5)],
@@ -125,8 +126,11 @@ READ: dict[str, list[tuple[str, Any]]] = {
     "yarn_orig_ctx": [("0", 0), ("8192", 8192)],
     "threads": [("-1", -1), ("0", 0), ("8", 8)],
     "threads_batch": [("4", 4)],
-    "gpu_layers": [("auto", "auto"), ("0", "0")],
-    "device": [("none", "cpu"), ("cpu", "cpu"), ("reference", "reference")],
+    "gpu_layers": [("auto", -1), ("-1", -1), ("0", 0), ("ALL", EVERY_LAYER), ("99", 99)],
+    "device": [
+        *(("none", "cpu"), ("cpu", "cpu"), ("reference", "reference"), ("auto", "auto")),
+        *(("gpu", "gpu"), ("cuda", "gpu"), ("CUDA0", "gpu:0"), ("gpu:12", "gpu:12")),
+    ],
     "reasoning": [("ON", "on"), ("0", "off"), ("auto", "auto")],
     "reasoning_format": [("deepseek", "deepseek"), ("none", "none")],
     "reasoning_effort": [("low", "low")],
@@ -154,10 +158,14 @@ REFUSED = [
     (["-fa", "maybe"], "-fa takes on, off or auto, not 'maybe'."),
     (["--rope-scaling", "cubic"], "--rope-scaling takes none, linear or yarn, not 'cubic'."),
     (["--rope-scale", "0"], "--rope-scale takes a number above 0, not 0."),
-    (["-ngl", "99"], "-ngl 99 asks for a GPU; this version computes on the CPU."),
-    (["--gpu-layers", "all"], "--gpu-layers all asks for a GPU"),
-    (["-ngl", "many"], "-ngl takes a whole number, not 'many'."),
-    (["-dev", "CUDA0"], "there is no device 'CUDA0'; this version computes on the CPU."),
+    (["--gpu-layers", "some"], "--gpu-layers takes auto, all or a whole number, not 'some'."),
+    (["-ngl", "-3"], "-ngl takes auto, all or a whole number, not '-3'."),
+    (["-dev", "ROCm0"], "-dev takes auto, cpu, gpu, gpu:0 or reference, not 'ROCm0'."),
+    (
+        ["-dev", "CUDA0,CUDA1"],
+        "-dev takes auto, cpu, gpu, gpu:0 or reference, not 'CUDA0,CUDA1': o",
+    ),
+    (["-dev", "cpu", "-ngl", "7"], "7 layers are asked for on a card, but the device is the CPU"),
     (["--spec-type", "dflash"], "no type of drafting named 'dflash'"),
     (["--spec-type", ","], "--spec-type takes types of drafting, not ','."),
     (["--spec-type", "draft-mtp"], "--spec-type draft-mtp is not available in this version."),
@@ -170,7 +178,8 @@ REFUSED = [
     (["--dflash-inject", "2"], "--dflash-inject takes auto, deferred or immediate, not '2'."),
     (["-cd", "-1"], "-cd takes a whole number of at least 0, not -1."),
     (["-ctkd", "q9_0"], "unknown cache type 'q9_0' for -ctkd."),
-    (["-ngld", "99"], "-ngld 99 asks for a GPU; this version computes on the CPU."),
+    (["-ngld", "-3"], "-ngld takes auto, all or a whole number, not '-3'."),
+    (["-devd", "gpu:x"], "-devd takes auto, cpu, gpu, gpu:0 or reference, not 'gpu:x'."),
     (["--spec-synth-len", "0.5"], "--spec-synth-len takes a number of at least 1, not 0.5."),
     (["--spec-synth-rates", "0.5,x"], "--spec-synth-rates takes a number, not 'x'."),
     (["--spec-synth-rates", "0.5,0.6"], "--spec-synth-rates 0.5,0.6: a rate is larger than the"),
@@ -238,6 +247,7 @@ def test_of_an_option_given_twice_the_last_counts(parsed: Callable[..., Any]) ->
 def test_without_options_nothing_is_set(parsed: Callable[..., Any]) -> None:
     assert {n: v for n, v in parsed().items() if v not in (None, (), False)} == {
         "warmup": True,
+        "graphs": True,
         "history": True,
         "jinja": True,
         "show_timings": True,
@@ -347,6 +357,14 @@ def test_loading_options(program: Program) -> None:
     assert (opened.cache_type_k, opened.cache_type_v, opened.device) == ("f32", "f16", "reference")
     assert (opened.rope_scaling, opened.rope_scale, opened.rope_freq_base) == ("yarn", 4.0, 1e6)
     assert (opened.rope_freq_scale, opened.yarn_orig_ctx, opened.warmup) == (0.5, 2048, False)
+
+
+def test_where_it_computes(program: Program) -> None:
+    program("-p", "hi", "-m", "x.gguf", "-ngl", "20", "-dev", "CUDA1", "--no-graphs")
+    program("-p", "hi", "-m", "x.gguf", "-ngl", "auto")
+    asked, auto = program.opened
+    assert (asked.gpu_layers, asked.device, asked.graphs) == (20, "gpu:1", False)
+    assert (auto.gpu_layers, auto.device, auto.graphs) == (None, "auto", True)
 
 
 def test_sampling_options(program: Program) -> None:

@@ -86,7 +86,7 @@ class Pair:
             model=SimpleNamespace(shared=shared),
             template=self.template,
             info=SimpleNamespace(has_template=True, context=2048),
-            device=SimpleNamespace(flush=lambda: None),
+            drafts_on=SimpleNamespace(flush=lambda: None),
             drafter=ScriptedDrafter(lambda at, width: (), taps=(2, 4)),
         )
 

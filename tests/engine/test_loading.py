@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from tests.engine.tiny_models import golden, path_of
-from turbodflash_engine import loading
+from turbodflash_engine import devices
 from turbodflash_engine.errors import BadModel, DoesNotFit, Unknown
 from turbodflash_engine.events import Progress
 from turbodflash_engine.loading import load
@@ -78,7 +78,7 @@ def test_a_model_that_does_not_fit_is_refused_before_it_is_read(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     events: list[Progress] = []
-    monkeypatch.setattr(loading, "free_bytes", lambda: 1000)
+    monkeypatch.setattr(devices, "free_bytes", lambda: 1000)
     with pytest.raises(DoesNotFit):
         load(options(), events.append)
     assert events == []

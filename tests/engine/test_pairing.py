@@ -11,7 +11,7 @@ import pytest
 
 from tests.engine.gguf_bytes import gguf, string, text
 from tests.engine.tiny_models import path_of
-from turbodflash_engine import loading
+from turbodflash_engine import devices
 from turbodflash_engine.drafters._base import Draft
 from turbodflash_engine.drafters._first import FirstOf, parts_of
 from turbodflash_engine.errors import BadModel, BadUsage, DoesNotFit, Unknown
@@ -129,11 +129,11 @@ def test_a_draft_must_have_room_beside_the_model(monkeypatch: pytest.MonkeyPatch
     alone = load(asked()).info.memory
     draft = opened("dflash--qwen3").info.draft
     assert draft is not None
-    monkeypatch.setattr(loading, "free_bytes", lambda: sum(alone) + 1000)
+    monkeypatch.setattr(devices, "free_bytes", lambda: sum(alone) + 1000)
     assert load(asked()).info.memory == alone
     with pytest.raises(DoesNotFit, match="the model and its draft need"):
         opened("dflash--qwen3")
-    monkeypatch.setattr(loading, "free_bytes", lambda: sum(alone) + sum(draft.memory))
+    monkeypatch.setattr(devices, "free_bytes", lambda: sum(alone) + sum(draft.memory))
     assert opened("dflash--qwen3").info.memory == alone
 
 

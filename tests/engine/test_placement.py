@@ -10,13 +10,20 @@ import numpy as np
 import pytest
 
 from tests.engine.spec_runs import draft_for, read_prompt, runs, take_step
-from tests.engine.tiny_models import golden, tensors_of, tiny
-from turbodflash_engine import plugins
+from tests.engine.tiny_models import golden, path_of, tensors_of, tiny
+from turbodflash_engine import devices, plugins
+from turbodflash_engine.devices import Choice, Devices, choose
 from turbodflash_engine.drafters._across import Across, across
+from turbodflash_engine.errors import BadUsage, DoesNotFit
+from turbodflash_engine.loading import Loaded, load
 from turbodflash_engine.models._base import Model
 from turbodflash_engine.models._placement import Placement, Run
+from turbodflash_engine.options import EVERY_LAYER, LoadOptions, SpecOptions
+from turbodflash_kernels import cards
 from turbodflash_kernels._reference import ReferenceDevice
+from turbodflash_kernels.cards import FoundCard
 from turbodflash_kernels.device import Device, open_device
+from turbodflash_kernels.errors import NoDevice
 
 LAYERS = {"llama": 4, "qwen3": 6}  # of the tiny models
 MODELS = plugins.names("models")
@@ -130,3 +137,159 @@ def test_a_table_is_packed_once_on_each_device() -> None:
     embedding = model.shared.embedding
     assert embedding.on(device("reference")) is embedding.on(device("reference"))
     assert embedding.on(device("other")) is not embedding.on(device("reference"))
+
+
+def loaded(name: str = "qwen3", **changes: Any) -> Loaded:
+    given = {
+        "context": 256,
+        "warmup": False,
+        "ubatch": 16,
+        "cache_type_k": "f32",
+        "cache_type_v": "f32",
+    }
+    return load(LoadOptions(path_of(name), **given | changes))
+
+
+@pytest.mark.parametrize(
+    ("changes", "described"),
+    [
+        ({"device": "reference"}, "reference float32"),
+        ({"device": "reference", "gpu_layers": EVERY_LAYER}, "reference float32"),
+        ({"device": "reference", "gpu_layers": 1}, "6 layers; reference float32: the head"),
+        (
+            {"device": "reference", "gpu_layers": 3},
+            "4 layers; reference float32: 2 layers and the head",
+        ),
+        ({"device": "reference", "gpu_layers": 6}, "1 layer; reference float32: 5 layers and the"),
+    ],
+)
+def test_layers_go_where_they_are_asked_to_go(changes: dict[str, Any], described: str) -> None:
+    found = loaded(**changes)
+    expected = [int(token) for token in golden("qwen3")["greedy_tokens"]]
+    assert described in found.info.device
+    assert greedy(found.model, prompt("qwen3"), len(expected)) == expected
+
+
+def test_no_layer_leaves_the_cpu_when_none_is_asked_to() -> None:
+    for changes in ({"device": "reference", "gpu_layers": 0}, {"device": "cpu"}, {}):
+        assert loaded(threads=2, **changes).info.device.startswith("cpu ")
+
+
+@pytest.mark.parametrize(
+    ("spec", "name"),
+    [
+        ({}, "reference"),
+        ({"gpu_layers": 0}, "cpu"),
+        ({"gpu_layers": 99}, "reference"),
+        ({"device": "cpu"}, "cpu"),
+        ({"device": "reference"}, "reference"),
+    ],
+)
+def test_a_draft_is_with_the_head_or_where_it_is_asked_to_be(
+    spec: dict[str, Any], name: str
+) -> None:
+    options = SpecOptions(model=path_of("dflash--qwen3"), cache_type_k="f32", **spec)
+    found = loaded(device="reference", gpu_layers=3, spec=options)
+    assert found.device.name == "reference"
+    assert found.drafts_on.name == name
+    assert isinstance(found.drafter, Across)  # its taps are the inputs of layers on both devices
+
+
+def on_a_card_of(nbytes: int, monkeypatch: pytest.MonkeyPatch, **changes: Any) -> Loaded:
+    """The model loaded where the reference has so much memory of its own."""
+    monkeypatch.setattr(ReferenceDevice, "free_bytes", lambda self: nbytes)
+    return loaded(device="reference", **changes)
+
+
+def test_as_many_layers_go_to_a_card_as_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = on_a_card_of(1 << 30, monkeypatch)
+    assert whole.info.device == "reference float32"
+    assert whole.info.notes == ()
+    part = on_a_card_of(1_000_000, monkeypatch)
+    counts = [type(layer.kv).__name__ for layer in part.model.cache.layers]
+    assert {"CpuKV", "ReferenceKV"} == set(counts)
+    assert part.info.device.endswith(f"{counts.count('ReferenceKV')} layers and the head")
+    assert "layers are on the GPU: more does not fit it" in part.info.notes[-1]
+    assert on_a_card_of(1000, monkeypatch).info.device.startswith("cpu ")
+
+
+def test_what_was_asked_for_and_does_not_fit_a_card_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with pytest.raises(DoesNotFit, match="of the GPU's memory") as caught:
+        on_a_card_of(1_000_000, monkeypatch, gpu_layers=EVERY_LAYER)
+    fewer = int(caught.value.hint.partition("-ngl ")[2].split()[0])
+    assert on_a_card_of(1_000_000, monkeypatch, gpu_layers=fewer).info.notes == ()
+    with pytest.raises(DoesNotFit):
+        on_a_card_of(1_000_000, monkeypatch, gpu_layers=fewer + 1)
+
+
+class TestAnyCard:
+    """What becomes of layers where nobody said which device."""
+
+    @pytest.fixture(autouse=True)
+    def _cards(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.found: tuple[FoundCard, ...] = ()
+        self.opened: list[str] = []
+        monkeypatch.setattr(devices, "cards", lambda: self.found)
+        monkeypatch.setattr(devices, "interpreting", lambda: False)
+        monkeypatch.setattr(devices, "open_device", self._open)
+        monkeypatch.setattr(cards, "PACKAGES", ("math",))
+
+    def _open(self, name: str, *settings: Any, **more: Any) -> Any:
+        self.opened.append(name)
+        if name.startswith("gpu") and not self.found:
+            raise NoDevice("there is no card")
+        return ReferenceDevice()
+
+    def chosen(self, **options: Any) -> Choice:
+        asked = LoadOptions(path_of("llama"), **options)
+        return choose(asked, Devices(asked, lambda kernel: None))
+
+    def test_none_is_opened_without_one(self) -> None:
+        assert self.chosen().card is None
+        self.found = (FoundCard("old", 75, 1),)
+        assert self.chosen().card is None
+        assert self.opened == []
+
+    def test_the_first_that_will_do_is_used(self) -> None:
+        self.found = (FoundCard("old", 75, 1), FoundCard("new", 80, 1))
+        assert self.chosen().card is not None
+        assert self.opened == ["gpu:1"]
+        assert self.chosen(gpu_layers=0).card is None
+        assert self.chosen(device="cpu").card is None
+        assert self.opened == ["gpu:1"]
+
+    def test_one_that_fails_is_left_alone_unless_it_was_asked_for(self) -> None:
+        with pytest.raises(NoDevice):
+            self.chosen(gpu_layers=3)
+        with pytest.raises(NoDevice):
+            self.chosen(device="gpu:1")
+        with pytest.raises(NoDevice):
+            self.chosen(spec=SpecOptions(gpu_layers=1))
+        assert self.opened == ["gpu:0", "gpu:1", "gpu:0"]
+
+    def test_a_draft_may_have_it_alone(self) -> None:
+        self.found = (FoundCard("new", 90, 1),)
+        choice = self.chosen(gpu_layers=0, spec=SpecOptions(gpu_layers=EVERY_LAYER))
+        assert choice.card is None
+        assert choice.draft is not None
+        assert self.opened == ["gpu:0"]
+
+
+@pytest.mark.parametrize("name", ["cpu:1", "gpu:", "gpu:x", "tpu", "reference:0", ""])
+def test_a_device_has_a_name_that_is_known(name: str) -> None:
+    for options in (
+        lambda: LoadOptions(path_of("llama"), device=name),
+        lambda: SpecOptions(device=name),
+    ):
+        with pytest.raises(BadUsage, match="must be one of: auto, cpu, gpu, reference"):
+            options()
+
+
+def test_layers_cannot_be_on_a_card_and_on_the_cpu() -> None:
+    for count, said in ((5, "5"), (EVERY_LAYER, "all")):
+        with pytest.raises(BadUsage, match=f"{said} layers are asked for on a card, but the dev"):
+            LoadOptions(path_of("llama"), device="cpu", gpu_layers=count)
+        with pytest.raises(BadUsage, match="but the draft's device is the CPU"):
+            SpecOptions(device="cpu", gpu_layers=count)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.engine.tiny_models import path_of
-from turbodflash_engine import loading, planner
+from turbodflash_engine import devices
 from turbodflash_engine.errors import BadUsage, DoesNotFit, Unknown
 from turbodflash_engine.loading import load
 from turbodflash_engine.memory import AUTO
@@ -59,7 +59,7 @@ def test_smaller_types_and_shorter_contexts_cost_less() -> None:
 
 def test_what_does_not_fit_is_told_and_not_raised(monkeypatch: pytest.MonkeyPatch) -> None:
     free = total(plan_files(options(context=512))) + 1000
-    monkeypatch.setattr(planner, "free_bytes", lambda: free)
+    monkeypatch.setattr(devices, "free_bytes", lambda: free)
     found = plan_files(options(context=2048))
     assert not found.fits
     assert found.missing["host"] == total(found) - free
@@ -72,8 +72,7 @@ def test_what_is_planned_to_fit_is_loaded_and_the_rest_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     free = total(plan_files(options(context=512))) + 1000
-    for module in (planner, loading):
-        monkeypatch.setattr(module, "free_bytes", lambda: free)
+    monkeypatch.setattr(devices, "free_bytes", lambda: free)
     assert load(options(warmup=False)).info.context == plan_files(options()).context == 512
     with pytest.raises(DoesNotFit):
         load(options(fit=False))

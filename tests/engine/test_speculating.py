@@ -47,7 +47,8 @@ class Inexact(ToyModel):
 
 def loaded(model: ToyModel, drafter: ScriptedDrafter, **draft: Any) -> Any:
     info = TOY_INFO._replace(context=256, trained_context=256, draft=DRAFT._replace(**draft))
-    return Loaded(model, Tokenizer(), ToyTemplate(), info, None, drafter)  # type: ignore[arg-type]
+    nowhere: Any = None
+    return Loaded(model, Tokenizer(), ToyTemplate(), info, nowhere, nowhere, drafter)  # type: ignore[arg-type]
 
 
 Measure = Callable[..., dict[str, Any]]

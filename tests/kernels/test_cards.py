@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import ctypes
 from typing import Any
 
 import pytest
 
 from turbodflash_kernels import cards
 from turbodflash_kernels.cards import FoundCard
+from turbodflash_kernels.device import open_device
+from turbodflash_kernels.errors import NoDevice
 
 
 class Driver:
@@ -47,12 +48,12 @@ class Driver:
 
 
 def driven_by(monkeypatch: pytest.MonkeyPatch, driver: Any) -> None:
-    def load(name: str) -> Any:
+    def load() -> Any:
         if isinstance(driver, OSError):
             raise driver
         return driver
 
-    monkeypatch.setattr(ctypes, "CDLL", load)
+    monkeypatch.setattr(cards, "_driver", load)
 
 
 NEW = FoundCard("NVIDIA H200", 90, 150_000_000_000)
@@ -82,9 +83,38 @@ def test_without_a_driver_that_answers_there_are_none(
 
 def test_what_a_card_lacks_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cards, "PACKAGES", ("math",))
-    assert NEW.lacks == ""
-    assert OLD.lacks == (
+    assert NEW.lacks is None
+    assert str(OLD.lacks) == (
         "the GeForce GTX 1080 has compute capability 6.1; 8.0 is the oldest that is supported"
     )
     monkeypatch.setattr(cards, "PACKAGES", ("math", "no_such_package"))
-    assert NEW.lacks == "a GPU needs the package no_such_package, which is not installed"
+    assert str(NEW.lacks) == "a GPU needs the package no_such_package, which is not installed"
+    assert NEW.lacks is not None
+    assert 'pip install "turbodflash[gpu]"' in NEW.lacks.hint
+
+
+@pytest.mark.parametrize(
+    ("found", "name", "sentence"),
+    [
+        ((), "gpu", "there is no NVIDIA card here that its driver knows of"),
+        ((NEW, NEW), "gpu:2", "there is no card 2: this machine has 2, counted from 0"),
+        ((NEW, OLD), "gpu:1", "the GeForce GTX 1080 has compute capability 6.1; 8.0 is the oldest"),
+        ((NEW,), "gpu:0", r"torch \S+ cannot use card 0 of this machine"),
+    ],
+)
+def test_a_card_that_is_asked_for_is_there_or_it_is_said_why_not(
+    found: tuple[FoundCard, ...], name: str, sentence: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driven_by(monkeypatch, Driver(*found))
+    monkeypatch.delenv("TRITON_INTERPRET")
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    monkeypatch.setattr("turbodflash_kernels._gpu.device.interpreting", lambda: False)
+    with pytest.raises(NoDevice, match=sentence):
+        open_device(name)
+
+
+def test_where_kernels_are_interpreted_no_card_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+    driven_by(monkeypatch, OSError())
+    device = open_device("gpu", graphs=False)
+    assert "interpreted" in device.describe()
+    assert device.free_bytes() is None

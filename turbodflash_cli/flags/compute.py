@@ -1,35 +1,51 @@
 """Threads and devices."""
 
+import re
 from typing import Annotated
 
 from turbodflash_cli.flags.flag import Group, flag
 from turbodflash_cli.flags.values import whole
-from turbodflash_engine import BadUsage
+from turbodflash_engine import EVERY_LAYER, BadUsage
+
+AUTO_LAYERS = -1
+"""Stands for "as many as fit", which is also what holds without the option."""
+
+_CARD = re.compile(r"(?:cuda|gpu):?(\d+)")
 
 
-def layers_on_gpu(name: str, written: str) -> str:
-    """`auto` or `0`: every other number asks for a GPU, which this version does not have."""
+def layers_on_gpu(name: str, written: str) -> int:
+    """A number of layers; `all`, or `auto`: as many as fit."""
     word = written.strip().lower()
-    if word in ("auto", "-1", "0"):
-        return word
-    if word != "all":
-        whole(low=0)(name, word)
-    raise BadUsage(
-        f"{name} {written} asks for a GPU; this version computes on the CPU.",
-        hint=f"leave {name} out, or use {name} 0",
-    )
+    if word in ("auto", "-1"):
+        return AUTO_LAYERS
+    if word in ("all", "-2"):
+        return EVERY_LAYER
+    try:
+        return whole(low=0)(name, word)
+    except BadUsage:
+        raise BadUsage(f"{name} takes auto, all or a whole number, not {written!r}.") from None
+
+
+def layers_asked_for(given: int | None) -> int | None:
+    """As the engine takes it: None = as many as fit."""
+    return None if given == AUTO_LAYERS else given
 
 
 def device_name(name: str, written: str) -> str:
-    """A device this version has; `none` and `auto` mean the CPU."""
+    """One device as the engine spells it; `none` is the CPU, `CUDA1` the second card."""
     word = written.strip().lower()
-    if word in ("cpu", "none", "auto"):
+    if word in ("cpu", "none"):
         return "cpu"
-    if word == "reference":
+    if word in ("gpu", "cuda"):
+        return "gpu"
+    if word in ("auto", "reference"):
         return word
+    if found := _CARD.fullmatch(word):
+        return f"gpu:{int(found[1])}"
+    many = ": only one at a time" if "," in word else ""
     raise BadUsage(
-        f"there is no device {written!r}; this version computes on the CPU.",
-        hint=f"leave {name} out, or use {name} cpu",
+        f"{name} takes auto, cpu, gpu, gpu:0 or reference, not {written!r}{many}.",
+        hint="turbodflash --list-devices shows what there is",
     )
 
 
@@ -60,21 +76,21 @@ class ComputeFlags(Group):
             metavar="N",
             parse=whole(high=4096),
             default="as --threads",
-            common=True,
         ),
     ] = None
     gpu_layers: Annotated[
-        str | None,
+        int | None,
         flag(
             "-ngl",
             "--gpu-layers",
             "--n-gpu-layers",
-            help="Layers on a GPU; this version takes 0 and auto.",
-            metavar="N",
+            help="Layers on the GPU, the output layer counted first.",
+            metavar="auto|all|N",
             parse=layers_on_gpu,
             env="LLAMA_ARG_N_GPU_LAYERS",
-            default="auto",
-            choices=("0", "auto"),
+            default="auto = all that fit",
+            choices=("auto", "all", "0"),
+            common=True,
         ),
     ] = None
     device: Annotated[
@@ -82,14 +98,24 @@ class ComputeFlags(Group):
         flag(
             "-dev",
             "--device",
-            help="cpu, or reference: plain, slow, exact.",
+            help="Where those layers are: gpu, of several gpu:0, gpu:1 ...; cpu; or reference: "
+            "plain, slow, exact.",
             metavar="NAME",
             parse=device_name,
             env="LLAMA_ARG_DEVICE",
-            default="cpu",
-            choices=("cpu", "reference"),
+            default="auto",
+            choices=("auto", "cpu", "gpu", "reference"),
         ),
     ] = None
+    graphs: Annotated[
+        bool,
+        flag(
+            "--graphs",
+            help="Passes on the GPU are launched as one.",
+            off=("--no-graphs",),
+            default="on",
+        ),
+    ] = True
     warmup: Annotated[
         bool,
         flag(

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Annotated
 
-from turbodflash_cli.flags.compute import layers_on_gpu
+from turbodflash_cli.flags.compute import device_name, layers_on_gpu
 from turbodflash_cli.flags.context import cache_type
 from turbodflash_cli.flags.flag import Group, flag
 from turbodflash_cli.flags.values import choice, number, path, rates, spec_types, whole
@@ -192,18 +192,32 @@ class DraftFlags(Group):
         ),
     ] = None
     draft_gpu_layers: Annotated[
-        str | None,
+        int | None,
         flag(
             "-ngld",
             "--gpu-layers-draft",
             "--n-gpu-layers-draft",
             "--spec-draft-ngl",
-            help="Layers of the draft on a GPU; this version takes 0 and auto.",
-            metavar="N",
+            help="0: the draft is on the CPU; any other number: it is on the GPU, whole.",
+            metavar="auto|all|N",
             parse=layers_on_gpu,
             env="LLAMA_ARG_N_GPU_LAYERS_DRAFT",
+            default="auto = where the model's output layer is",
+            choices=("auto", "all", "0"),
+        ),
+    ] = None
+    draft_device: Annotated[
+        str | None,
+        flag(
+            "-devd",
+            "--device-draft",
+            "--spec-draft-device",
+            help="Where the draft is.",
+            metavar="NAME",
+            parse=device_name,
+            env="LLAMA_ARG_SPEC_DRAFT_DEVICE",
             default="auto",
-            choices=("0", "auto"),
+            choices=("auto", "cpu", "gpu", "reference"),
         ),
     ] = None
     draft_cache_type_k: Annotated[

@@ -45,7 +45,6 @@ class ModelFlags(Group):
             help="Exact file of the repository; beats the quant.",
             metavar="FILE",
             env="LLAMA_ARG_HF_FILE",
-            common=True,
         ),
     ] = None
     hf_token: Annotated[

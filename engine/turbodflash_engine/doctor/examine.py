@@ -130,8 +130,9 @@ def _built(trials: Trials, draft: DraftFile, config: BlockConfig) -> Drafter:
     assert spec is not None
     draft.config = config
     types = CacheTypes.of_draft(trials.options)
-    drafter = draft.build(loaded.device, loaded.model.shared, loaded.info.context, spec, types)
-    loaded.device.flush()
+    device, shared = loaded.drafts_on, loaded.model.shared
+    drafter = draft.build(device, shared, loaded.info.context, spec, types)
+    device.flush()
     return drafter
 
 

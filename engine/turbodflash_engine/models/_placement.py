@@ -43,6 +43,14 @@ class Placement(NamedTuple):
     def embedding(self) -> Device:
         return self.layers[0]
 
+    def describe(self) -> str:
+        """For a person: one device, or each with what is on it."""
+        runs = list(self.runs())
+        if len(runs) == 1:
+            return self.head.describe()
+        parts = [f"{run.device.describe()}: {_carried(run, run is runs[-1])}" for run in runs]
+        return "; ".join(parts)
+
     def runs(self) -> Iterator[Run]:
         """In the order of a pass; the head belongs to the last."""
         first = 0
@@ -52,3 +60,9 @@ class Placement(NamedTuple):
             first = stop
         if self.layers[-1] is not self.head:
             yield Run(self.head, range(first, first))
+
+
+def _carried(run: Run, last: bool) -> str:
+    count = len(run.layers)
+    parts = [f"{count} layer{'s' * (count != 1)}"] if count else []
+    return " and ".join(parts + ["the head"] * last)

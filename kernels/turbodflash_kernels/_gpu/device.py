@@ -16,7 +16,6 @@ from numpy.typing import DTypeLike, NDArray
 
 from turbodflash_kernels._gpu import kv, weight
 from turbodflash_kernels._gpu.launching import Launch, Recorder, launch_now
-from turbodflash_kernels.cards import FoundCard, cards
 from turbodflash_kernels.device import Device
 from turbodflash_kernels.errors import NoDevice
 from turbodflash_kernels.kv import HeadFormat
@@ -25,7 +24,6 @@ from turbodflash_kernels.planar import Format
 
 T = TypeVar("T")
 
-ON_THE_CPU = "leave out -ngl, or use -ngl 0, to compute on the CPU"
 RESERVE = 512 << 20  # bytes of a card for loaded kernels, graphs and torn blocks: a prediction
 FEW_ROWS = 32  # up to here a pass decodes or verifies; beyond, it reads a prompt
 
@@ -73,12 +71,14 @@ class GpuDevice(Device):
 
     @classmethod
     def open(cls, index: int = 0, graphs: bool = True) -> GpuDevice:
-        """Raises NoDevice with the reason when this machine has no card that will do."""
+        """The card of that number, of those that torch can use. Raises NoDevice if it cannot."""
         if interpreting():
             return cls(INTERPRETED, torch.device("cpu"), launch_now, graphs)
-        count = torch.cuda.device_count() if torch.cuda.is_available() else 0
-        if index >= count:
-            raise _absent(index, count)
+        if not torch.cuda.is_available() or index >= torch.cuda.device_count():
+            raise NoDevice(
+                f"torch {torch.__version__} cannot use card {index} of this machine",
+                hint='install a torch with CUDA: pip install --upgrade "turbodflash[gpu]"',
+            )
         found: Any = torch.cuda.get_device_properties(index)
         card = Card(
             found.name,
@@ -86,9 +86,6 @@ class GpuDevice(Device):
             found.multi_processor_count,
             found.shared_memory_per_block_optin,
         )
-        why = FoundCard(card.name, card.capability, found.total_memory).lacks
-        if why:
-            raise NoDevice(why, hint=ON_THE_CPU)
         return cls(card, torch.device("cuda", index), launch_now, graphs)
 
     @classmethod
@@ -164,17 +161,6 @@ class GpuDevice(Device):
 
     def capture(self, step: Callable[[], T], threads: int = 0) -> Callable[[], T]:
         return step
-
-
-def _absent(index: int, count: int) -> NoDevice:
-    if count:
-        return NoDevice(f"there is no card {index}: this machine has {count}, counted from 0")
-    if found := cards():
-        return NoDevice(
-            f"there is the card {found[0].name}, but torch {torch.__version__} cannot use it",
-            hint='install a torch with CUDA: pip install --upgrade "turbodflash[gpu]"',
-        )
-    return NoDevice("there is no CUDA device here", hint=ON_THE_CPU)
 
 
 def interpreting() -> bool:
