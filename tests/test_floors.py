@@ -46,7 +46,7 @@ ENGINE = (  # lowest first; a part may import itself and what stands in a row be
     {"sizing"},
     {"loading", "inspect"},
     {"session"},
-    {"measuring", "perplexity", "planner", "speculating"},
+    {"measuring", "perplexity", "planner", "roofline", "speculating"},
     {"doctor"},
 )
 ROW = {part: row for row, parts in enumerate(ENGINE) for part in parts}

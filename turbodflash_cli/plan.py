@@ -13,12 +13,19 @@ from turbodflash_cli.flags.plan import PlanFlags
 from turbodflash_cli.opening import find_model
 from turbodflash_cli.options import load_options
 from turbodflash_cli.progress import size
+from turbodflash_cli.roofline import of_file, reference_runs
 from turbodflash_cli.table import columns
 from turbodflash_cli.terminal import Terminal
-from turbodflash_engine import DoesNotFit
+from turbodflash_engine import BadUsage, DoesNotFit, LoadOptions
 
 if TYPE_CHECKING:
     from turbodflash_engine import Planned
+
+TOKENS_PER_STEP = 4.0
+"""What a draft is taken to bring in a step when `--spec-synth-len` does not say."""
+
+RESERVED = 1 << 30
+"""Bytes of a card that its driver, a display and torch keep for themselves."""
 
 PLACES = {"host": "memory", "card": "GPU memory"}
 
@@ -33,12 +40,35 @@ def plan(
     ngram: NgramFlags,
 ) -> int:
     """Print it as text or as JSON; what does not fit exits with 1."""
-    from turbodflash_engine import plan_files
-
+    if flags.roofline and flags.gpu is None:
+        raise BadUsage("--roofline predicts for a card.", hint="name it, such as --gpu rtx5090")
+    if flags.roofline and not _names_a_model(model):
+        terminal.write(reference_runs(flags.gpu or "", flags.json))
+        return 0
     spec = spec_options(draft, ngram)
     file = find_model(terminal, model)
     spec = find_draft(terminal, spec, draft, model)
-    found = plan_files(load_options(file, window, compute, spec=spec))
+    options = load_options(file, window, compute, spec=spec)
+    if flags.roofline:
+        bringing = draft.synth_len or TOKENS_PER_STEP
+        terminal.write(of_file(options, flags.gpu or "", bringing, flags.json))
+        return 0
+    return _say(terminal, options, flags)
+
+
+def _names_a_model(model: ModelFlags) -> bool:
+    return any((model.model, model.hf_repo, model.hf_file))
+
+
+def _say(terminal: Terminal, options: LoadOptions, flags: PlanFlags) -> int:
+    from turbodflash_engine import Card, gpu, plan_files
+
+    if flags.gpu is None:
+        found = plan_files(options)
+    else:
+        card = gpu(flags.gpu)
+        free = int(card.memory_gib * 2**30) - RESERVED
+        found = plan_files(options, Card(card.name, free))
     if flags.json:
         terminal.write(json.dumps(record(found), ensure_ascii=False) + "\n")
     else:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from turbodflash_engine.devices import Devices, choose, room_of, wish_of
 from turbodflash_engine.errors import DoesNotFit
 from turbodflash_engine.memory import (
+    AUTO,
     Alternative,
     Load,
     Plan,
@@ -65,11 +66,10 @@ class Planned:
         return not any(self.missing.values())
 
 
-def plan_files(options: LoadOptions, card: Card | None = None, gpu_layers: int = 0) -> Planned:
+def plan_files(options: LoadOptions, card: Card | None = None) -> Planned:
     """Plan what the options name; weights are not read.
 
     card: one that need not be here; None = what the options name is looked for on this machine.
-    gpu_layers: for that card, the head counted as one; `memory.AUTO` = as many as fit.
     Raises BadModel, BadUsage or NoDevice; what does not fit is no error here.
     """
     devices = Devices(options)
@@ -83,7 +83,7 @@ def plan_files(options: LoadOptions, card: Card | None = None, gpu_layers: int =
         config = files.model.config
         wish = wish_of(options, choice, config.context)
         if card is not None:
-            wish = wish._replace(layers=gpu_layers)
+            wish = _for_card(wish, options)
         plan, proposals = _plan(load, wish, room, cheaper_caches(files, options, device))
         longest = max(wish.wanted, config.context)
         return Planned(
@@ -104,6 +104,13 @@ def plan_files(options: LoadOptions, card: Card | None = None, gpu_layers: int =
             changes=tuple(proposals),
             notes=plan.notes,
         )
+
+
+def _for_card(wish: Wish, options: LoadOptions) -> Wish:
+    """The same for a card that is not here."""
+    on_host = options.spec is not None and options.spec.gpu_layers == 0
+    layers = AUTO if options.gpu_layers is None else options.gpu_layers
+    return wish._replace(layers=layers, draft=False if on_host else None)
 
 
 def _plan(

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from turbodflash_engine.cache import CacheTypes, KVShape
+from turbodflash_engine.errors import TurbodflashError
 from turbodflash_engine.memory import (
     Alternative,
     LayerCache,
@@ -62,8 +63,11 @@ def cheaper_caches(files: Files, options: LoadOptions, device: Device) -> tuple[
     """The same load with smaller types of keys and values, the most faithful first."""
     least, found = _cache(needs_of(files, options, device)), []
     for name in CHEAPER_CACHES:
-        other = replace(options, cache_type_k=name, cache_type_v=name)
-        load = needs_of(files, other, device)
+        try:
+            other = replace(options, cache_type_k=name, cache_type_v=name)
+            load = needs_of(files, other, device)
+        except TurbodflashError:  # heads of a size that this type cannot store
+            continue
         if _cache(load) < least:
             least = _cache(load)
             found.append(Alternative(f"-ctk {name} -ctv {name}", load))

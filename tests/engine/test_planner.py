@@ -11,7 +11,6 @@ from tests.engine.tiny_models import path_of
 from turbodflash_engine import devices
 from turbodflash_engine.errors import BadUsage, DoesNotFit, Unknown
 from turbodflash_engine.loading import load
-from turbodflash_engine.memory import AUTO
 from turbodflash_engine.options import LoadOptions, SpecOptions
 from turbodflash_engine.planner import Card, Planned, plan_files
 
@@ -80,21 +79,24 @@ def test_what_is_planned_to_fit_is_loaded_and_the_rest_refused(
 
 
 def test_a_card_takes_what_fits_it() -> None:
-    all_of_it = plan_files(options(context=256), Card("some", GIB), gpu_layers=99)
+    all_of_it = plan_files(options(context=256, gpu_layers=99), Card("some", GIB))
     assert all_of_it.gpu_layers == all_of_it.layers + 1
     assert {s.kind for s in all_of_it.shares if s.place == "host"} == {"process"}
-    none = plan_files(options(context=256), Card("some", 0), gpu_layers=AUTO)
+    none = plan_files(options(context=256), Card("some", 0))
     assert none.gpu_layers == 0
-    refused = plan_files(options(context=256), Card("some", 0), gpu_layers=2)
+    refused = plan_files(options(context=256, gpu_layers=2), Card("some", 0))
     assert refused.missing["card"] > 0
     assert refused.changes == ("-ngl 0",)
 
 
 def test_a_draft_on_another_device_has_copies_of_the_tables_it_borrows() -> None:
-    asked = options("dflash--qwen3", context=256)
-    together = plan_files(asked, Card("some", GIB), gpu_layers=99)
+    def planned(layers: int) -> Planned:
+        asked = options("dflash--qwen3", context=256, gpu_layers=layers)
+        return plan_files(asked, Card("some", GIB))
+
+    together = planned(99)
     assert not [s for s in together.shares if s.owner == "draft" and s.kind == "embedding"]
-    apart = plan_files(asked, Card("some", GIB), gpu_layers=1)
+    apart = planned(1)
     assert total(apart, "card", "draft") > 0
 
 

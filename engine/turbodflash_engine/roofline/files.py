@@ -1,0 +1,90 @@
+"""A file of one's own as a shape."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from math import prod
+
+from turbodflash_engine.cache import KVShape
+from turbodflash_engine.gguf import TensorInfo
+from turbodflash_engine.layers.tensors import ID_TYPES
+from turbodflash_engine.metadata import Metadata
+from turbodflash_engine.models._base import Config
+from turbodflash_engine.opening import Files, Found
+from turbodflash_engine.pairing import DraftFile
+from turbodflash_engine.roofline.shapes import (
+    ATTENTION_LAUNCHES,
+    END_LAUNCHES,
+    MLP_LAUNCHES,
+    Attending,
+    Shape,
+    together,
+)
+
+EMBEDDING, HEAD = "token_embd.weight", "output.weight"
+LAYER_LAUNCHES = ATTENTION_LAUNCHES + MLP_LAUNCHES
+INJECTED = ("fc.weight", ".attn_k.weight", ".attn_v.weight")
+
+
+def file_shape(found: Found) -> Shape:
+    """A dense model that was opened."""
+    tensors = found.file.tensors
+    head = tensors.get(HEAD, tensors[EMBEDDING])
+    numbers = _numbers(info for name, info in tensors.items() if name not in (EMBEDDING, HEAD))
+    return Shape(
+        name=found.file.metadata.get("general.name", "") or found.file.path.stem,
+        matrices=together(*numbers, _number(head)),
+        attending=_attending(found.config, found.file.metadata),
+        launches=END_LAUNCHES + found.config.layers * LAYER_LAUNCHES,
+        head=float(prod(head.shape)),
+        looked_up=float(prod(tensors[EMBEDDING].shape)) if HEAD in tensors else 0.0,
+    )
+
+
+def draft_file_shapes(files: Files) -> tuple[Shape, Shape] | None:
+    """The draft, and what it does with rows that the model has read."""
+    draft = files.draft
+    if draft is None:
+        return None
+    tensors = draft.file.tensors
+    model = files.model.file.tensors
+    head = tensors.get(HEAD) or model.get(HEAD) or model[EMBEDDING]
+    own = _numbers(info for name, info in tensors.items() if name not in (EMBEDDING, HEAD))
+    injected = [info for name, info in tensors.items() if name.endswith(INJECTED)]
+    layers = len(draft.config.kv_shapes)
+    shape = Shape(
+        name=draft.file.path.stem,
+        matrices=together(*own, _number(head)),
+        attending=_attending_of(draft),
+        launches=END_LAUNCHES + layers * LAYER_LAUNCHES,
+        head=float(prod(head.shape)),
+    )
+    injection = Shape(f"injection into {shape.name}", together(*_numbers(injected)), (), 2 + layers)
+    return shape, injection
+
+
+def _attending(config: Config, meta: Metadata) -> tuple[Attending, ...]:
+    heads = meta.for_architecture().need_per_layer("attention.head_count", int, config.layers)
+    return tuple(
+        _one_layer(shape, count) for shape, count in zip(config.kv_shapes, heads, strict=True)
+    )
+
+
+def _attending_of(draft: DraftFile) -> tuple[Attending, ...]:
+    meta = draft.file.metadata.for_architecture()
+    shapes: tuple[KVShape, ...] = draft.config.kv_shapes
+    heads = meta.need_per_layer("attention.head_count", int, len(shapes))
+    return tuple(_one_layer(shape, count) for shape, count in zip(shapes, heads, strict=True))
+
+
+def _one_layer(shape: KVShape, heads: int) -> Attending:
+    return Attending(1, heads, shape.kv_heads, shape.key_dim, shape.window)
+
+
+def _numbers(infos: Iterable[TensorInfo]) -> list[tuple[str, float]]:
+    """Vectors are left out: they are read, but do not count."""
+    return [_number(info) for info in infos if len(info.shape) > 1 and info.type not in ID_TYPES]
+
+
+def _number(info: TensorInfo) -> tuple[str, float]:
+    return info.type, float(prod(info.shape))
