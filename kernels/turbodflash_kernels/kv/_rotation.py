@@ -51,7 +51,7 @@ class Rotation:
         )
 
     def _turbo(self, x: Floats, first: NDArray[np.float32], last: NDArray[np.float32]) -> Floats:
-        blocks = x.reshape(*x.shape[:-1], -1, self.block)
+        blocks = x.reshape(*x.shape[:-1], x.shape[-1] // self.block, self.block)
         turned = hadamard(blocks * first.astype(x.dtype), self.block) * last.astype(x.dtype)
         return turned.reshape(x.shape)
 
@@ -67,7 +67,7 @@ def hadamard(x: Floats, block: int) -> Floats:
     """
     shape, distance = x.shape, 1
     while distance < block:
-        pairs = x.reshape(*shape[:-1], -1, 2, distance)
+        pairs = x.reshape(*shape[:-1], shape[-1] // (2 * distance), 2, distance)
         first, second = pairs[..., 0, :], pairs[..., 1, :]
         x = np.stack([first + second, first - second], axis=-2).reshape(shape)
         distance *= 2
