@@ -18,7 +18,7 @@ NAMES = {
     0.0: "Minimum",
 }
 KLD_SHARES = (1.0, 0.999, 0.99, 0.95, 0.9, 0.5, 0.1, 0.05, 0.01, 0.001, 0.0)
-SWEEP = ("type", "bytes/token", "PPL", "+/-", "ratio to f16", "KL to f16", "same top")
+SWEEP = ("type", "bytes/token", "PPL", "+/-", "ratio to f16", "+/-", "KL to f16", "same top")
 
 
 def page(found: Perplexity) -> str:
@@ -87,14 +87,23 @@ def _sweep_row(row: SweepRow) -> list[str]:
     assert found is not None
     against = found.divergence
     return [
-        row.name,
+        _types(row, found),
         f"{found.cache_bytes_per_token:,.0f}",
         f"{found.ppl.value:.4f}",
         f"{found.ppl.error:.4f}",
         f"{against.ratio.value:.5f}" if against else "1",
+        f"{against.ratio.error:.5f}" if against else "0",
         f"{against.kld.value:.6f}" if against else "0",
         f"{100 * against.same_top.value:.2f}%" if against else "100%",
     ]
+
+
+def _types(row: SweepRow, found: Perplexity) -> str:
+    """What was asked for, and what it became where layers are protected."""
+    stored = (found.cache_type_k, found.cache_type_v)
+    if stored == (row.type_k, row.type_v):
+        return row.name
+    return f"{row.name} ({'/'.join(stored)})"
 
 
 def _divergence(found: Divergence) -> Iterator[str]:

@@ -176,21 +176,27 @@ class TestWhatIsPrinted:
         assert lines[-1] == "Final estimate: PPL = 59.0544 +/- 2.74557"
 
     def test_a_table_of_types(self, program: Program, engine: Engine) -> None:
+        moved = replace(
+            FOUND,
+            cache_type_k="q8_0",
+            cache_type_v="turbo4",
+            cache_bytes_per_token=12240.0,
+            divergence=MOVED,
+        )
         engine.rows = (
             SweepRow("f16", "f16", FOUND),
-            SweepRow(
-                "q8_0", "turbo4", replace(FOUND, cache_bytes_per_token=12240.0, divergence=MOVED)
-            ),
+            SweepRow("q8_0", "turbo4", moved),
+            SweepRow("turbo2", "turbo2", replace(moved, cache_type_k="turbo2")),
             SweepRow("turbo3", "turbo3", None, "layer 0 has heads of 80"),
         )
         result = run(program, "-f", "t.txt", "--kv-sweep", "all")
         lines = [line.split() for line in result.out.splitlines()]
         assert lines[0][:2] == ["type", "bytes/token"]
-        assert lines[1] == ["f16", "23,040", "59.0544", "2.7456", "1", "0", "100%"]
-        assert lines[2] == [
-            *("q8_0/turbo4", "12,240", "59.0544", "2.7456", "1.00000", "0.437500", "75.00%")
-        ]
-        assert " ".join(lines[3]) == "turbo3 layer 0 has heads of 80"
+        assert lines[1] == ["f16", "23,040", "59.0544", "2.7456", "1", "0", "0", "100%"]
+        figures = "12,240 59.0544 2.7456 1.00000 0.20412 0.437500 75.00%"
+        assert " ".join(lines[2]) == f"q8_0/turbo4 {figures}"
+        assert " ".join(lines[3]) == f"turbo2 (turbo2/turbo4) {figures}"
+        assert " ".join(lines[4]) == "turbo3 layer 0 has heads of 80"
 
     def test_a_table_of_types_as_json(self, program: Program, engine: Engine) -> None:
         engine.rows = (SweepRow("f16", "f16", FOUND), SweepRow("turbo3", "turbo3", None, "no"))
