@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 from turbodflash_cli import perplexity_pages as pages
 from turbodflash_cli.flags import ComputeFlags, ContextFlags, ModelFlags
 from turbodflash_cli.flags.perplexity import PerplexityFlags
-from turbodflash_cli.interrupt import leaving_at_once
+from turbodflash_cli.interrupt import Interrupt
 from turbodflash_cli.opening import find_model
 from turbodflash_cli.options import load_options
 from turbodflash_cli.progress import Bar
 from turbodflash_cli.prompts import STDIN, read_stdin, read_text
 from turbodflash_cli.terminal import Terminal
-from turbodflash_engine import BadUsage, LoadOptions
+from turbodflash_engine import BadUsage, LoadOptions, Progress
 
 if TYPE_CHECKING:
     from turbodflash_engine import PerplexityOptions
@@ -41,13 +41,32 @@ def perplexity(
     )
     bar = Bar(terminal)
     try:
-        with leaving_at_once(bar.clear):
+        with Interrupt() as interrupt:
             page = _swept if flags.sweep else _measured
-            found = page(terminal, options, text, asked, flags, bar)
+            found = page(terminal, options, text, asked, flags, _Watched(bar, interrupt))
     finally:
         bar.clear()
     terminal.write(found)
     return 0
+
+
+class _Watched:
+    """A bar that ends the work between two passes when a person asks for it.
+
+    So what is half written is removed. While weights are loaded, other threads are at work, and
+    nothing may be torn apart; a second signal leaves at once.
+    """
+
+    def __init__(self, bar: Bar, interrupt: Interrupt) -> None:
+        self._bar, self._interrupt = bar, interrupt
+
+    def __call__(self, progress: Progress) -> None:
+        self._bar(progress)
+        if self._interrupt.asked and progress.stage.startswith("perplexity"):
+            raise KeyboardInterrupt
+
+    def clear(self) -> None:
+        self._bar.clear()
 
 
 def _measured(
@@ -56,7 +75,7 @@ def _measured(
     text: str | None,
     asked: PerplexityOptions,
     flags: PerplexityFlags,
-    bar: Bar,
+    bar: _Watched,
 ) -> str:
     from turbodflash_engine import measure_perplexity
 
@@ -76,7 +95,7 @@ def _swept(
     text: str | None,
     asked: PerplexityOptions,
     flags: PerplexityFlags,
-    bar: Bar,
+    bar: _Watched,
 ) -> str:
     from turbodflash_engine import sweep_cache_types
 

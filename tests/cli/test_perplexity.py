@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -54,11 +55,16 @@ class Engine:
 
     found = FOUND
     rows: tuple[SweepRow, ...] = ()
+    interrupted = loaded = False
 
     def measure(
         self, options: LoadOptions, text: str | None, asked: PerplexityOptions, progress: Any
     ) -> Perplexity:
         self.options, self.text, self.asked = options, text, asked
+        if self.interrupted:
+            signal.raise_signal(signal.SIGINT)
+            progress(Progress("loading", 1, 2, "bytes"))
+            self.loaded = True
         progress(Progress("perplexity", 512, 1024, "tokens", "PPL 68.7621"))
         return self.found
 
@@ -129,6 +135,13 @@ class TestWhatIsAsked:
         engine.rows = (SweepRow("f16", "f16", FOUND),)
         run(program, "--kv-sweep", "-f", "t.txt")
         assert {("f16", "f16"), ("f32", "f32")} <= set(engine.types)
+
+
+def test_an_interruption_waits_for_the_end_of_a_pass(program: Program, engine: Engine) -> None:
+    engine.interrupted = True
+    result = run(program, "-f", "t.txt")
+    assert (result.code, result.out) == (130, "")
+    assert engine.loaded
 
 
 class TestWhatIsPrinted:

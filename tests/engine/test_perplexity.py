@@ -16,7 +16,7 @@ from turbodflash_engine.perplexity.divergence import diverged
 from turbodflash_engine.perplexity.estimates import mean, perplexity
 from turbodflash_engine.perplexity.likely import DEEPEST, Difference, Likely, compare, join, keep
 from turbodflash_engine.perplexity.scoring import score
-from turbodflash_engine.perplexity.windows import cut, passes, window_length
+from turbodflash_engine.perplexity.windows import Shape, cut, passes
 
 seeds = st.integers(0, 2**32 - 1)
 lengths = st.integers(4, 700)
@@ -35,7 +35,7 @@ def log_softmax(logits: NDArray[np.float32]) -> NDArray[np.float64]:
 
 class TestWindows:
     def test_without_a_stride_chunks_follow_one_another(self) -> None:
-        found = cut(range(100, 121), 8)
+        found = cut(range(100, 121), Shape(8))
         assert found.tokens.tolist() == [
             list(range(100, 108)),
             list(range(108, 116)),
@@ -43,15 +43,15 @@ class TestWindows:
         assert (found.first, found.scored) == (4, 3)
 
     def test_the_beginning_of_the_text_takes_the_place_of_each_first_token(self) -> None:
-        assert cut([7] * 16, 8, bos=1).tokens[:, :2].tolist() == [[1, 7], [1, 7]]
+        assert cut([7] * 16, Shape(8), bos=1).tokens[:, :2].tolist() == [[1, 7], [1, 7]]
 
     @given(st.integers(8, 64), st.data())
     def test_a_stride_scores_all_but_the_beginning_of_a_text_once(
         self, context: int, data: st.DataObject
     ) -> None:
         stride = data.draw(st.integers(1, context))
-        text = list(range(data.draw(st.integers(window_length(context, stride), 500))))
-        found = cut(text, context, stride=stride)
+        text = list(range(data.draw(st.integers(Shape(context, stride).length, 500))))
+        found = cut(text, Shape(context, stride))
         scored = found.tokens[:, found.first + 1 :].ravel().tolist()
         assert scored == list(range(found.length - stride, found.length - stride + len(scored)))
         assert len(text) - stride < scored[-1] + 1 <= len(text)
@@ -67,7 +67,7 @@ class TestWindows:
     )
     def test_what_cannot_be_cut(self, tokens: int, context: int, stride: int, says: str) -> None:
         with pytest.raises(BadUsage, match=says):
-            cut([0] * tokens, context, stride=stride)
+            cut([0] * tokens, Shape(context, stride))
 
     @given(lengths, st.data(), st.integers(1, 600), st.integers(1, 600))
     def test_passes_read_each_row_once_and_give_the_logits_of_the_scored(

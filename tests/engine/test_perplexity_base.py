@@ -14,14 +14,14 @@ from turbodflash_engine.errors import BadUsage, TurbodflashError
 from turbodflash_engine.perplexity.base_file import Header, open_base, write_base
 from turbodflash_engine.perplexity.likely import Likely, keep
 from turbodflash_engine.perplexity.scoring import score
-from turbodflash_engine.perplexity.windows import Windows, cut
+from turbodflash_engine.perplexity.windows import Shape, Windows, cut
 
 VOCABULARY = 37
 HEADER = Header("Tiny", "f16/f16", VOCABULARY, "00", 3, 8, 4, 8, 0)
 
 
 def windows() -> Windows:
-    return cut([at % VOCABULARY for at in range(24)], 8)
+    return cut([at % VOCABULARY for at in range(24)], Shape(8))
 
 
 def distributions(seed: int) -> Likely:

@@ -23,7 +23,7 @@ from turbodflash_engine import (
 )
 from turbodflash_engine.loading import load
 from turbodflash_engine.perplexity.reading import Silent, read_windows
-from turbodflash_engine.perplexity.windows import Windows, cut
+from turbodflash_engine.perplexity.windows import Shape, Windows, cut
 
 TEXT = "The quick brown fox jumps over the lazy dog. " * 20
 CHUNKS = PerplexityOptions(context=32)
@@ -165,7 +165,7 @@ class Broken:
     """A model whose logits are no numbers."""
 
     def __init__(self) -> None:
-        self.cache = self
+        self.cache, self.vocabulary = self, 5
 
     def truncate(self, length: int) -> None: ...
 
@@ -175,10 +175,10 @@ class Broken:
 
 
 def test_logits_that_are_no_numbers_are_an_error() -> None:
-    windows: Windows = cut([1] * 16, 8)
+    windows: Windows = cut([1] * 16, Shape(8))
     model: Any = Broken()
     with pytest.raises(TurbodflashError, match="logits are not numbers in chunk 1"):
-        read_windows(model, windows, Silent(), lambda event: None, ubatch=8, vocabulary=5)
+        read_windows(model, windows, Silent())
 
 
 @pytest.mark.parametrize(

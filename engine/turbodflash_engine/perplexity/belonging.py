@@ -7,7 +7,7 @@ import hashlib
 from turbodflash_engine.errors import BadUsage
 from turbodflash_engine.loading import Loaded
 from turbodflash_engine.perplexity.base_file import BaseFile, Header
-from turbodflash_engine.perplexity.windows import Windows
+from turbodflash_engine.perplexity.windows import Shape, Windows
 from turbodflash_engine.tokenizer import Tokenizer
 
 
@@ -25,7 +25,7 @@ def check_base(loaded: Loaded, base: BaseFile) -> None:
         raise BadUsage("the base file is damaged: it holds tokens that there are not")
 
 
-def header_of(loaded: Loaded, windows: Windows, stride: int) -> Header:
+def header_of(loaded: Loaded, windows: Windows, shape: Shape) -> Header:
     """What a base file of this model says of itself."""
     info = loaded.info
     return Header(
@@ -36,8 +36,8 @@ def header_of(loaded: Loaded, windows: Windows, stride: int) -> Header:
         windows=windows.count,
         length=windows.length,
         first=windows.first,
-        context=windows.length - stride // 2,
-        stride=stride,
+        context=shape.context,
+        stride=shape.stride,
     )
 
 

@@ -7,20 +7,20 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from time import perf_counter
-from typing import NamedTuple
 
 import numpy as np
 
 from turbodflash_engine.errors import BadUsage
 from turbodflash_engine.events import Progress
+from turbodflash_engine.info import ModelInfo
 from turbodflash_engine.loading import Loaded, load
 from turbodflash_engine.options import LoadOptions
 from turbodflash_engine.perplexity.base_file import BaseFile, open_base, write_base
 from turbodflash_engine.perplexity.belonging import check_base, header_of
 from turbodflash_engine.perplexity.divergence import Divergence, diverged
-from turbodflash_engine.perplexity.estimates import Estimate, perplexity
+from turbodflash_engine.perplexity.estimates import Estimate, Values, perplexity
 from turbodflash_engine.perplexity.reading import Comparer, Recorder, Silent, Watcher, read_windows
-from turbodflash_engine.perplexity.windows import Windows, cut, window_length
+from turbodflash_engine.perplexity.windows import Shape, Windows, cut
 
 CONTEXT = 512
 
@@ -93,51 +93,32 @@ def measure_perplexity(
     Raises what loading raises, and BadUsage for a text that is too short or a base that does not
     fit. text: None only where a base is compared with.
     """
-    report = progress or (lambda event: None)
     with ExitStack() as files:
         base = files.enter_context(open_base(asked.against)) if asked.against else None
         shape = _shape(asked, base)
-        length = window_length(shape.context, shape.stride) if shape.context else 0
-        loaded = load(replace(options, context=length, spec=None), report)
+        loaded = load(replace(options, context=shape.length, spec=None), progress)
+        shape = shape.trained(loaded.info.context)
         windows = _windows(loaded, text, shape, base).head(asked.chunks)
         watcher: Watcher = Silent()
         if base:
             watcher = Comparer(base)
         elif asked.save:
-            header = header_of(loaded, windows, shape.stride)
+            header = header_of(loaded, windows, shape)
             watcher = Recorder(files.enter_context(write_base(asked.save, header, windows)))
-        return _read(loaded, options, windows, shape, watcher, report, stage)
+        start = perf_counter()
+        ubatch = min(options.batch, options.ubatch)
+        nll = read_windows(loaded.model, windows, watcher, progress, ubatch=ubatch, stage=stage)
+        seconds = perf_counter() - start
+    found = _found(loaded.info, shape, windows, nll, seconds)
+    if isinstance(watcher, Comparer):
+        found = replace(found, divergence=diverged(watcher.difference))
+    return found
 
 
-class _Shape(NamedTuple):
-    """context: 0 = as trained."""
-
-    context: int
-    stride: int
-
-
-def _read(
-    loaded: Loaded,
-    options: LoadOptions,
-    windows: Windows,
-    shape: _Shape,
-    watcher: Watcher,
-    report: Report,
-    stage: str,
+def _found(
+    info: ModelInfo, shape: Shape, windows: Windows, nll: Values, seconds: float
 ) -> Perplexity:
-    start = perf_counter()
-    nll = read_windows(
-        loaded.model,
-        windows,
-        watcher,
-        report,
-        ubatch=min(options.batch, options.ubatch),
-        vocabulary=loaded.model.vocabulary,
-        stage=stage,
-    )
-    seconds = perf_counter() - start
     so_far = nll.sum(axis=1).cumsum() / (np.arange(1, windows.count + 1) * windows.scored)
-    info = loaded.info
     return Perplexity(
         model=info.name,
         file=info.path,
@@ -145,7 +126,7 @@ def _read(
         cache_type_k=info.cache_type_k,
         cache_type_v=info.cache_type_v,
         cache_bytes_per_token=info.memory.cache / info.context,
-        context=windows.length - shape.stride // 2,
+        context=shape.context,
         stride=shape.stride,
         chunks=windows.count,
         tokens=windows.tokens.size,
@@ -154,13 +135,14 @@ def _read(
         running=tuple(np.exp(so_far).tolist()),
         seconds=seconds,
         notes=info.notes,
-        divergence=diverged(watcher.difference) if isinstance(watcher, Comparer) else None,
     )
 
 
-def _shape(asked: PerplexityOptions, base: BaseFile | None) -> _Shape:
+def _shape(asked: PerplexityOptions, base: BaseFile | None) -> Shape:
     if base is None:
-        return _Shape(CONTEXT if asked.context is None else asked.context, asked.stride or 0)
+        shape = Shape(CONTEXT if asked.context is None else asked.context, asked.stride or 0)
+        shape.check()
+        return shape
     header = base.header
     for name in ("context", "stride"):
         wanted, has = getattr(asked, name), getattr(header, name)
@@ -174,10 +156,10 @@ def _shape(asked: PerplexityOptions, base: BaseFile | None) -> _Shape:
             f"the base file has {header.windows} chunks, not {asked.chunks}",
             hint="ask for fewer, or for all",
         )
-    return _Shape(header.context, header.stride)
+    return Shape(header.context, header.stride)
 
 
-def _windows(loaded: Loaded, text: str | None, shape: _Shape, base: BaseFile | None) -> Windows:
+def _windows(loaded: Loaded, text: str | None, shape: Shape, base: BaseFile | None) -> Windows:
     tokenizer = loaded.tokenizer
     if base:
         check_base(loaded, base)
@@ -187,8 +169,7 @@ def _windows(loaded: Loaded, text: str | None, shape: _Shape, base: BaseFile | N
         raise BadUsage("there is no text to read", hint="name a file of text")
     tokens = tokenizer.encode(text, add_special=False, parse_special=False)
     bos = [tokenizer.bos_id] if tokenizer.add_bos else []
-    context = shape.context or loaded.info.context - shape.stride // 2
-    windows = cut([*bos, *tokens], context, stride=shape.stride, bos=bos[0] if bos else None)
+    windows = cut([*bos, *tokens], shape, bos=bos[0] if bos else None)
     if base and not np.array_equal(windows.tokens[: base.windows.count], base.windows.tokens):
         raise BadUsage(
             "the base file was written for another text",

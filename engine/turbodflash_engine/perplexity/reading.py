@@ -7,9 +7,9 @@ from typing import Protocol
 
 import numpy as np
 
-from turbodflash_engine.decode.target import Target
 from turbodflash_engine.errors import TurbodflashError
 from turbodflash_engine.events import Progress
+from turbodflash_engine.models._base import Model
 from turbodflash_engine.perplexity.base_file import BaseFile, BaseWriter
 from turbodflash_engine.perplexity.estimates import perplexity
 from turbodflash_engine.perplexity.likely import Difference, Likely, compare, join, keep
@@ -87,13 +87,12 @@ class Silent:
 
 
 def read_windows(
-    model: Target,
+    model: Model,
     windows: Windows,
     watcher: Watcher,
-    report: Report,
+    progress: Report | None = None,
     *,
-    ubatch: int,
-    vocabulary: int,
+    ubatch: int = 512,
     stage: str = "perplexity",
 ) -> Values:
     """f64[windows, scored]: the negative log-probability of every scored token.
@@ -101,7 +100,8 @@ def read_windows(
     The cache is left empty. Reports tokens after each pass, with the perplexity up to and with the
     last whole window.
     """
-    most = MOST_LOGITS // (4 * vocabulary)
+    report = progress or (lambda event: None)
+    most = MOST_LOGITS // (4 * model.vocabulary)
     plan = passes(windows.length, windows.first, ubatch=ubatch, most=most)
     nll = np.empty((windows.count, windows.scored))
     total = windows.tokens.size
@@ -123,7 +123,7 @@ def read_windows(
 
 
 def _read(
-    model: Target, windows: Windows, index: int, each: Pass, nll: Values, watcher: Watcher
+    model: Model, windows: Windows, index: int, each: Pass, nll: Values, watcher: Watcher
 ) -> None:
     tokens: Sequence[int] = windows.tokens[index, each.start : each.stop].tolist()
     logits = model(tokens, logits=each.logits).logits

@@ -53,21 +53,48 @@ class Pass(NamedTuple):
     logits: int
 
 
-def window_length(context: int, stride: int = 0) -> int:
-    """Tokens of a window: a strided one looks back half a stride further."""
-    return context + stride // 2
-
-
-def cut(tokens: Sequence[int], context: int, *, stride: int = 0, bos: int | None = None) -> Windows:
-    """Every whole window of a text.
+class Shape(NamedTuple):
+    """How a text is cut.
 
     Without a stride, windows of `context` tokens follow one another, and the second half of each is
     scored: its tokens have at least half a context before them. With a stride, windows begin
     `stride` tokens apart and each scores its last `stride` tokens, so that all but the beginning of
-    the text is scored. bos: takes the place of each window's first token; None = nothing does.
+    the text is scored. context: 0 = as the model was trained, the window as a whole.
     """
-    _check(context, stride)
-    length = window_length(context, stride)
+
+    context: int
+    stride: int = 0
+
+    @property
+    def length(self) -> int:
+        """Tokens of a window, 0 = as trained: a strided one looks back half a stride further."""
+        return self.context + self.stride // 2 if self.context else 0
+
+    def trained(self, context: int) -> Shape:
+        """This one, for a model that was trained on so many tokens."""
+        return self if self.context else self._replace(context=context - self.stride // 2)
+
+    def check(self) -> None:
+        """Raises BadUsage where nothing would be scored, or something without a context."""
+        if 0 < self.context < 4:
+            raise BadUsage(
+                f"a context of {self.context} tokens leaves nothing to score", hint="use at least 4"
+            )
+        if self.stride < 0 or self.stride > self.context > 0:
+            raise BadUsage(
+                f"the stride is {self.stride}; it lies between 0 (none) and the context, "
+                f"{self.context:,}",
+                hint="use a smaller stride or a larger context",
+            )
+
+
+def cut(tokens: Sequence[int], shape: Shape, bos: int | None = None) -> Windows:
+    """Every whole window of a text.
+
+    bos: takes the place of each window's first token; None = nothing does.
+    """
+    shape.check()
+    length, stride = shape.length, shape.stride
     if len(tokens) < length:
         raise BadUsage(
             f"the text has {len(tokens):,} tokens; one chunk has {length:,}",
@@ -97,15 +124,3 @@ def passes(length: int, first: int, *, ubatch: int, most: int) -> list[Pass]:
     silent = [Pass(at, min(at + ubatch, begin), 0) for at in range(0, begin, ubatch)]
     starts = range(begin, end, size)
     return silent + [Pass(at, min(at + size, end), min(size, end - at)) for at in starts]
-
-
-def _check(context: int, stride: int) -> None:
-    if context < 4:
-        raise BadUsage(
-            f"a context of {context} tokens leaves nothing to score", hint="use at least 4"
-        )
-    if not 0 <= stride <= context:
-        raise BadUsage(
-            f"the stride is {stride}; it lies between 0 (none) and the context, {context:,}",
-            hint="use a smaller stride or a larger context",
-        )
