@@ -1,4 +1,4 @@
-"""Keys that follow their tokens to other positions."""
+"""Keys and values that follow their tokens to other positions."""
 
 from __future__ import annotations
 
@@ -10,20 +10,23 @@ from turbodflash_kernels.device import KV
 from turbodflash_kernels.op import Rope
 from turbodflash_kernels.rope_store.ref import rotate
 
-SLOTS_AT_ONCE = 1024
+SLOTS_AT_ONCE = 512
 
 
-def shift_keys(kv: KV, start: int, stop: int, delta: int, rope: Rope) -> None:
-    """The keys of slots start..stop-1 become those of their tokens `delta` positions later.
+def shift(kv: KV, start: int, stop: int, to: int, rope: Rope | None) -> None:
+    """What slots start..stop-1 hold moves to slots to, to + 1, ..., as if it had been stored there.
 
-    They stay in their slots; values do not know positions. delta: of either sign. rope: as the keys
-    were rotated by. Keys lose, once more, what their type loses. Done on the host, in the same
-    arithmetic for every device.
+    Values move as they are. Keys are decoded, rotated by the difference of positions and stored
+    again, and so lose once more what their type loses. rope: what they were rotated by; None = keys
+    know no positions, and move as they are. All on the host, in one arithmetic for every device.
     """
-    turn = replace(rope, magnitude=1.0)  # it is in the keys already
-    for first in range(start, stop, SLOTS_AT_ONCE):
+    turn = rope and replace(rope, magnitude=1.0)  # which is in the keys already
+    firsts = range(start, stop, SLOTS_AT_ONCE)
+    for first in firsts if to <= start else reversed(firsts):  # never over what is yet to move
         last = min(first + SLOTS_AT_ONCE, stop)
         k, v = kv.rows(first, last)
-        deltas = np.full(last - first, delta, np.int32)
-        keys = rotate(kv.format_k.decode(k).astype(np.float64), deltas, turn)
-        kv.put_rows(first, kv.format_k.encode(keys), v)
+        if turn:
+            keys = kv.format_k.decode(k).astype(np.float64)
+            deltas = np.full(last - first, to - start, np.int32)
+            k = kv.format_k.encode(rotate(keys, deltas, turn))
+        kv.put_rows(first + to - start, k, v)

@@ -181,6 +181,30 @@ def test_a_full_cache_says_so_and_stays_as_it_is() -> None:
     assert memory.cache.length == CAPACITY - 1
 
 
+@given(tokens, st.integers(0, 6), st.integers(0, 6))
+@settings(deadline=None)
+def test_what_is_forgotten_leaves_no_gap(block: list[int], one: int, other: int) -> None:
+    """Of keys that know no position: as if only the others had come."""
+    start, stop = sorted(min(each, len(block)) for each in (one, other))
+    forgetful, straight = Memory(), Memory()
+    for memory in (forgetful, straight):
+        memory.cache.layers = memory.cache.layers[:1]
+    forgetful.feed(block)
+    forgetful.cache.forget(start, stop)
+    straight.feed(block[:start] + block[stop:])
+    assert forgetful.contents()[:3] == straight.contents()[:3]
+
+
+@pytest.mark.parametrize(("start", "stop"), [(-1, 1), (2, 1), (1, 4)])
+def test_a_cache_does_not_forget_what_it_does_not_hold(start: int, stop: int) -> None:
+    memory = Memory()
+    memory.cache.layers = memory.cache.layers[:1]
+    memory.feed([1, 2, 3])
+    with pytest.raises(ValueError, match="cannot forget tokens"):
+        memory.cache.forget(start, stop)
+    assert memory.cache.length == 3
+
+
 @pytest.mark.parametrize("length", [-1, 1])
 def test_a_cache_is_not_cut_to_what_it_does_not_hold(length: int) -> None:
     with pytest.raises(ValueError, match=f"cannot cut a cache of 0 tokens to {length}"):

@@ -15,7 +15,7 @@ from turbodflash_engine import plugins
 from turbodflash_engine.gguf import open_gguf
 from turbodflash_engine.layers.rope import RopeOverrides
 from turbodflash_engine.layers.tensors import Tensors
-from turbodflash_engine.models._base import CachePlan
+from turbodflash_engine.models._base import CachePlan, Model
 from turbodflash_engine.models._placement import Placement
 from turbodflash_engine.options import CACHE_TYPES
 from turbodflash_engine.quant import weight_type
@@ -46,10 +46,13 @@ class Tiny:
         self.tokens = [int(token) for token in golden(name)["tokens"]]
         self.exact = self.logits("f32", "f32")
 
+    def model(self, k: str, v: str) -> Model:
+        plan = CachePlan(256, k, v)
+        return self.architecture.build(self.config, self.tensors, self.placement, plan)
+
     def logits(self, k: str, v: str) -> NDArray[np.float32]:
         """Of a prompt, and of two steps after it."""
-        plan = CachePlan(256, k, v)
-        model = self.architecture.build(self.config, self.tensors, self.placement, plan)
+        model = self.model(k, v)
         rows = [model(self.tokens, logits=len(self.tokens)).logits.copy()]
         rows += [model([token]).logits.copy() for token in self.tokens[:2]]
         return np.concatenate(rows)
@@ -89,3 +92,24 @@ def test_logits_lose_in_proportion_to_what_the_type_does(name: str, device: str,
     ]
     middle = float(np.median(factors))
     assert all(0.5 * middle <= factor <= 2 * middle for factor in factors), factors
+
+
+@every_model_and_device
+@pytest.mark.parametrize("type", CACHE_TYPES)
+def test_a_cache_that_forgot_is_close_to_one_filled_afresh(
+    name: str, device: str, type: str
+) -> None:
+    """Of the first layer, whose keys are told nothing by other tokens; any type, K = V."""
+    tiny_model = tiny(name, device)
+    forgetful, fresh = (tiny_model.model(type, type) for _ in range(2))
+    kept = tiny_model.tokens[:4] + tiny_model.tokens[20:]
+    forgetful(tiny_model.tokens)
+    forgetful.cache.forget(4, 20)
+    fresh(kept)
+    assert forgetful.cache.length == fresh.cache.length == len(kept)
+    ours, theirs = (model.cache.layers[0].kv.read(0, len(kept)) for model in (forgetful, fresh))
+    np.testing.assert_array_equal(ours[1], theirs[1])
+    np.testing.assert_array_equal(ours[0][:4], theirs[0][:4])
+    moved = np.square(ours[0] - theirs[0]).mean() / np.square(theirs[0]).mean()
+    assert moved <= 4 * LOST[type] + 1e-9
+    assert np.isfinite(forgetful(tiny_model.tokens[:3]).logits).all()

@@ -15,7 +15,7 @@ from turbodflash_kernels.errors import NoKernel
 from turbodflash_kernels.kv import HeadFormat, kv_types
 from turbodflash_kernels.op import Rope
 from turbodflash_kernels.rope_store.ref import rotate
-from turbodflash_kernels.shifting import shift_keys
+from turbodflash_kernels.shifting import shift
 
 HEADS, ROWS, START = 2, 37, 120  # slots on both sides of a chunk's edge
 ROOM = 300
@@ -144,15 +144,32 @@ def test_shifted_keys_are_those_of_the_other_positions(
     rope = Rope("neox", 48, (100.0 ** -np.linspace(0, 1, 24)).astype(np.float32), magnitude=1.3)
     heads = normal(ROWS, 4 * 64, 8).reshape(ROWS, 2, HEADS, 64)
     kv, fresh = (chosen.kv(k, v, ROOM, HEADS, 64, 64, rotate=True) for _ in range(2))
+    there = START + delta
     stored(chosen, kv, heads, rope)
-    stored(chosen, fresh, heads, rope, START + delta)
-    values = kv.rows(START, START + ROWS)[1]
-    shift_keys(kv, START, START + ROWS, delta, rope)
-    shifted = kv.read(START, START + ROWS)[0]
-    afresh = fresh.read(START + delta, START + delta + ROWS)[0]
-    np.testing.assert_array_equal(kv.rows(START, START + ROWS)[1], values)
-    exact = rotate(heads[:, 0], np.arange(START, START + ROWS, dtype=np.int32) + delta, rope)
-    assert np.square(shifted - exact).mean() <= 3 * np.square(afresh - exact).mean() + 1e-9
+    stored(chosen, fresh, heads, rope, there)
+    shift(kv, START, START + ROWS, there, rope)
+    shifted, afresh = kv.read(there, there + ROWS), fresh.read(there, there + ROWS)
+    np.testing.assert_array_equal(shifted[1], afresh[1])
+    exact = rotate(heads[:, 0], np.arange(there, there + ROWS, dtype=np.int32), rope)
+    lost, once = (np.square(keys - exact).mean() for keys in (shifted[0], afresh[0]))
+    assert lost <= 3 * once + 1e-9
+
+
+@pytest.mark.parametrize(("start", "to"), [(900, 10), (10, 30), (1, 900)])
+@every_device
+def test_a_long_run_of_slots_shifts_without_overwriting_itself(
+    device: str, start: int, to: int
+) -> None:
+    chosen = open_device(device)
+    kv = chosen.kv("q8_0", "turbo4", 2048, HEADS, 64, 64)
+    rows = [
+        format.encode(normal(1100, HEADS * 64, seed).reshape(1100, HEADS, 64))
+        for seed, format in enumerate((kv.format_k, kv.format_v))
+    ]
+    kv.put_rows(start, *rows)
+    shift(kv, start, start + 1100, to, None)
+    for found, expected in zip(kv.rows(to, to + 1100), rows, strict=True):
+        np.testing.assert_array_equal(found, expected)
 
 
 @every_device

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from turbodflash_kernels.device import KV
+from turbodflash_kernels.op import Rope
+from turbodflash_kernels.shifting import shift
 
 
 class DenseLayer:
@@ -14,8 +16,9 @@ class DenseLayer:
     written again. The rows of a tree lie one after the other until it is known which of them stay.
     """
 
-    def __init__(self, kv: KV) -> None:
-        self.kv = kv
+    def __init__(self, kv: KV, rope: Rope | None = None) -> None:
+        """rope: what keys are rotated by; None = they know no positions."""
+        self.kv, self._rope = kv, rope
 
     @property
     def nbytes(self) -> int:
@@ -33,3 +36,6 @@ class DenseLayer:
 
     def truncate(self, length: int) -> None:
         pass
+
+    def forget(self, start: int, stop: int, length: int) -> None:
+        shift(self.kv, stop, length, start, self._rope)

@@ -30,6 +30,10 @@ class Layer(Protocol):
         """Become what the layer had been after its first `length` tokens."""
         ...
 
+    def forget(self, start: int, stop: int, length: int) -> None:
+        """Of `length` tokens, those from `start` to `stop` - 1 are gone; later ones close up."""
+        ...
+
 
 class Trial:
     """Tokens that may be wrong; which of them count is said by `keep` or `keep_path`."""
@@ -94,6 +98,17 @@ class Cache:
         for layer in self.layers:
             layer.truncate(length)
         self.length = length
+
+    def forget(self, start: int, stop: int) -> None:
+        """Tokens start..stop-1 are gone, and those behind them take their positions.
+
+        What these were told by the tokens that are gone stays in them.
+        """
+        if not 0 <= start <= stop <= self.length:
+            raise ValueError(f"cannot forget tokens {start} to {stop - 1} of {self.length}")
+        for layer in self.layers:
+            layer.forget(start, stop, self.length)
+        self.length -= stop - start
 
     @contextmanager
     def trial(self) -> Iterator[Trial]:

@@ -118,13 +118,13 @@ def build(
     threads: Threads = AS_THE_DEVICE,
 ) -> Decoder:
     formats = plan.types.of_layers(config.kv_shapes)
+    rope = _rope(config, tensors, plan.positions)
     memory = [
-        DenseLayer(format.room(device, plan.positions))
+        DenseLayer(format.room(device, plan.positions), rope)
         for device, format in zip(placement.layers, formats, strict=True)
     ]
     embedding = Table(tensors, EMBEDDING, config.width)
     table = embedding.on(placement.embedding)
-    rope = _rope(config, tensors, plan.positions)
     blocks = [
         _block(placement.layers[index], tensors, config, index, rope, layer)
         for index, layer in enumerate(memory)
