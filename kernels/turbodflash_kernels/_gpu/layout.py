@@ -6,8 +6,9 @@ rows one after the other; the sub-tiles of 32 rows follow each other along the i
 
 - A half word (16 bits) holds one code of each *plane*, plane p at bit p * base; a plane is 32
   inputs in a row, word j holds their numbers 2j (lower half) and 2j + 1 (upper half). The base is
-  8, 4 or 2 bits. What a code has above its base, the *high* bits, lies in a tile of its own, one
-  byte (5 bits) or two (3 and 6) per word.
+  8, 4 or 2 bits.
+- What a code has above its base, the *high* bits, lies in tiles of their own, for 256 inputs at
+  once: per word two bytes (3 and 5 bits) or four (6), see `high_place`.
 - Scales are float16, in tiles of their own, paired into words: with its minimum, or with the next
   block's. Scales in two levels are multiplied out in float32 and rounded once; a minimum then takes
   up what the rounding changed in the middle of the codes. Bytes per weight:
@@ -34,6 +35,7 @@ from turbodflash_kernels.planar import SUPER_BLOCK, Format, Planar
 TILE_ROWS = 32
 PLANE = 32  # inputs
 WORDS = 16  # of a row of a sub-tile
+HIGH_INPUTS = 256  # of a tile of high bits
 LEAST = 128  # inputs are filled up to a multiple of it
 TOP = 14  # the largest weight of a row is below 2^14 units
 
@@ -41,8 +43,8 @@ TOP = 14  # the largest weight of a row is below 2^14 units
 class Coding(NamedTuple):
     """The shape of a quantised format's tiles, per row.
 
-    inputs: of a sub-tile. scales: words of scales of a sub-tile.
-    high: bytes of high bits per word of codes, or 0.
+    inputs: of a sub-tile. scales: its words of scales.
+    high: bytes of high bits that go with a word of 256 inputs, or 0.
     """
 
     inputs: int
@@ -63,19 +65,20 @@ def coding(format: Format) -> Coding:
     base = 8 if format.bits == 8 else 2 if format.bits < 4 else 4
     inputs = 16 // base * PLANE
     numbers = inputs // format.block * (2 if format.affine else 1)
-    high = (format.bits - base) * inputs // (8 * WORDS)
-    return Coding(inputs, numbers // 2, high)
+    return Coding(inputs, numbers // 2, (format.bits - base) * HIGH_INPUTS // (8 * WORDS))
 
 
 def bytes_per_weight(format: Format) -> float:
     if format.dense:
         return 4.0 if format.dense == "f32" else 2.0
     shape = coding(format)
-    return ((4 + shape.high) * WORDS + 4 * shape.scales) / shape.inputs
+    words = 4 * (WORDS + shape.scales) / shape.inputs
+    return words + WORDS * shape.high / HIGH_INPUTS
 
 
 def padded_cols(format: Format, cols: int) -> int:
-    step = LEAST if format.dense else max(LEAST, coding(format).inputs)
+    whole = not format.dense and (coding(format).high or coding(format).inputs == HIGH_INPUTS)
+    step = HIGH_INPUTS if whole else LEAST
     return -(-cols // step) * step
 
 
@@ -90,7 +93,7 @@ class Packed(NamedTuple):
 
     unit: float32 [rows]. values: dense, [rows, inputs].
     words: int32 [tiles, sub-tiles, 32, 16]. scales: int32 [tiles, sub-tiles, 32, words].
-    high: uint8 or int16 like words. What a format has not is absent.
+    high: int16 or int32 [tiles, 256 inputs, 32, 16]. What a format has not is absent.
     """
 
     unit: torch.Tensor
@@ -117,7 +120,8 @@ def shapes(
         "scales": ((*front, shape.scales), np.int32),
     }
     if shape.high:
-        found["high"] = ((*front, WORDS), np.uint8 if shape.high == 1 else np.int16)
+        high = (tiles, inputs // HIGH_INPUTS, TILE_ROWS, WORDS)
+        found["high"] = (high, np.int32 if shape.high == 4 else np.int16)
     return found
 
 
@@ -197,23 +201,40 @@ def _words(codes: torch.Tensor, format: Format) -> tuple[torch.Tensor, torch.Ten
     rows = -(-len(codes) // TILE_ROWS) * TILE_ROWS
     codes = _filled(codes, rows, padded_cols(format, codes.shape[1]))
     planes = codes.view(rows, -1, shape.planes, PLANE)
-    halves = _gathered(planes & (2**shape.base - 1), shape.base, torch.int16)
+    halves = planes[:, :, 0].short() & (2**shape.base - 1)
+    for plane in range(1, shape.planes):
+        halves |= (planes[:, :, plane].short() & (2**shape.base - 1)) << (shape.base * plane)
     words = _tiled(halves.view(rows, -1).view(torch.int32), WORDS)
-    if not shape.high:
-        return words, None
-    width = format.bits - shape.base
-    kind = torch.uint8 if shape.high == 1 else torch.int16
-    halves = _gathered(planes >> shape.base, width, kind).view(rows, -1, WORDS, 2)
-    high = halves[..., 0] | (halves[..., 1] << (width * shape.planes))
-    return words, _tiled(high.view(rows, -1), WORDS)
+    return words, _high(planes >> shape.base, format) if shape.high else None
 
 
-def _gathered(planes: torch.Tensor, width: int, kind: torch.dtype) -> torch.Tensor:
-    """[rows, sub-tiles, planes, 32] -> [rows, sub-tiles, 32], plane p at bit p * width."""
-    found = planes[:, :, 0].to(kind, copy=True).contiguous()
-    for plane in range(1, planes.shape[2]):
-        found |= planes[:, :, plane].to(kind) << (width * plane)
-    return found
+def high_place(format: Format, plane: int) -> int:
+    """The lowest bit of the high bits of a plane, of eight or more in 256 inputs, in a half.
+
+    A half is 16 bits of a word, or a byte where there are two. Planes whose codes lie in one byte
+    of a half come to their places together, by one shift: right above the bases of their codes.
+    """
+    base = coding(format).base
+    group, above = plane * base // 8, plane * base % 8 + base
+    if format.bits == 6:
+        return above - 4 + 2 * (group % 2) + 8 * (group // 2)
+    return above - base + group
+
+
+def _high(above: torch.Tensor, format: Format) -> torch.Tensor:
+    """above: uint8 [rows, sub-tiles, planes, 32]."""
+    rows, wide = len(above), coding(format).high == 4
+    above = above.reshape(rows, -1, HIGH_INPUTS // PLANE, WORDS, 2)
+    high = torch.zeros(
+        (rows, above.shape[1], WORDS),
+        dtype=torch.int32 if wide else torch.int16,
+        device=above.device,
+    )
+    for plane in range(above.shape[2]):
+        for half in (0, 1):
+            bits = above[:, :, plane, :, half].to(high.dtype)
+            high |= bits << (high_place(format, plane) + (16 if wide else 8) * half)
+    return _tiled(high.view(rows, -1), WORDS)
 
 
 def _tiled(values: torch.Tensor, each: int) -> torch.Tensor:

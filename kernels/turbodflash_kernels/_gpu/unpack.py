@@ -22,7 +22,9 @@ def decoded(
     words,
     high,
     scales,
+    U: tl.constexpr,
     P: tl.constexpr,
+    AT: tl.constexpr,
     BITS: tl.constexpr,
     BLOCK: tl.constexpr,
     ZERO: tl.constexpr,
@@ -30,41 +32,62 @@ def decoded(
     TABLE: tl.constexpr,
     PTX: tl.constexpr,
 ):
-    """Plane P of a sub-tile: f16 [rows, 32], in units of the rows.
+    """Plane P of sub-tile U of 256 inputs: f16 [rows, 32], in units of the rows.
 
-    words: int32 [rows, 16]. high: uint8 or int16 [rows, 16] where BITS is 3, 5 or 6.
-    scales: int32 [rows, words of scales].
+    words: int32 [rows, 16]. high: int16 [rows, 16], or int32 where BITS is 6; of 256 inputs.
+    scales: int32 [rows, up to 4], a piece of the scales, of which the plane's are number AT.
     """
     BASE: tl.constexpr = 8 if BITS == 8 else (2 if BITS < 4 else 4)
     SHIFT: tl.constexpr = 0 if len(TABLE) else P * BASE % 8
+    MAGIC: tl.constexpr = ((25 - SHIFT) << 10) * 0x10001
     if len(TABLE):
-        code = looked_up(words, P, TABLE, PTX)
+        code = looked_up(words, P, TABLE, PTX) | MAGIC
         OFFSET: tl.constexpr = 1024 + 128 + ZERO
     else:
-        MASK: tl.constexpr = ((1 << BASE) - 1) << SHIFT
-        code = (words >> (P * BASE // 8 * 8)) & (MASK * 0x10001)
-        if BITS > BASE:
-            code = code | _high_bits(high, P, BITS - BASE, 16 // BASE, SHIFT + BASE)
+        MASK: tl.constexpr = (((1 << BASE) - 1) << SHIFT) * 0x10001
+        low = words >> (P * BASE // 8 * 8)
+        if BITS == BASE:
+            code = (low & MASK) | MAGIC
+        else:
+            # right above the base; compilers would take the three parts together in three steps
+            ABOVE: tl.constexpr = (((1 << (BITS - BASE)) - 1) << (SHIFT + BASE)) * 0x10001
+            above = _moved(high, U * (16 // BASE) + P, BITS, BASE)
+            if PTX:
+                code = tl.inline_asm_elementwise(
+                    f"""{{
+                    .reg .b32 low;
+                    lop3.b32 low, $1, {MASK}, {MAGIC}, 0xEA;
+                    lop3.b32 $0, $2, {ABOVE}, low, 0xEA;
+                    }}""",
+                    "=r,r,r",
+                    [low, above],
+                    dtype=tl.int32,
+                    is_pure=True,
+                    pack=1,
+                )
+            else:
+                code = (low & MASK) | MAGIC | (above & ABOVE)
         OFFSET: tl.constexpr = (1 << (10 - SHIFT)) + ZERO
-    code = code | (((25 - SHIFT) << 10) * 0x10001)
-    scale = _spread(scales, P, BLOCK, AFFINE, 0)
+    scale = _spread(scales, AT, BLOCK, AFFINE, 0)
     if AFFINE:
         return _scaled_and_shifted(
-            _halves(code), OFFSET, scale, _spread(scales, P, BLOCK, 1, 1), PTX
+            _halves(code), OFFSET, scale, _spread(scales, AT, BLOCK, 1, 1), PTX
         )
     return _scaled(_halves(code), OFFSET, scale, PTX)
 
 
 @triton.jit
-def _high_bits(high, P: tl.constexpr, WIDTH: tl.constexpr, PLANES: tl.constexpr, TO: tl.constexpr):
-    """Bits above those in the words, moved to bit TO of both halves of a word."""
-    MASK: tl.constexpr = ((1 << WIDTH) - 1) << TO
-    HALF: tl.constexpr = WIDTH * PLANES  # bits of the codes in lower halves
-    bits = high.to(tl.int32) & ((1 << (2 * HALF)) - 1)
-    both = bits | (bits << (16 - HALF))
-    if TO >= WIDTH * P:
-        return (both << (TO - WIDTH * P)) & (MASK * 0x10001)
-    return (both >> (WIDTH * P - TO)) & (MASK * 0x10001)
+def _moved(high, P: tl.constexpr, BITS: tl.constexpr, BASE: tl.constexpr):
+    """High bits, those of plane P where they belong; see `layout.high_place`."""
+    GROUP: tl.constexpr = P * BASE // 8  # of planes that are moved together
+    if BITS == 6:
+        LEFT: tl.constexpr = 4 - 2 * (GROUP % 2) - 8 * (GROUP // 2)
+        both = high
+    else:
+        LEFT: tl.constexpr = BASE - GROUP
+        both = high.to(tl.int32) & 0xFFFF
+        both = both | (both << 8)
+    return both >> -LEFT if LEFT < 0 else both << LEFT
 
 
 @triton.jit
@@ -124,21 +147,24 @@ def _looked_up_by_ptx(words, P: tl.constexpr, TABLE: tl.constexpr):
 
 
 @triton.jit
-def _spread(scales, P: tl.constexpr, BLOCK: tl.constexpr, AFFINE: tl.constexpr, MIN: tl.constexpr):
-    """The scales (or minima) of plane P, f16 [rows, 32]."""
+def _spread(scales, AT: tl.constexpr, BLOCK: tl.constexpr, AFFINE: tl.constexpr, MIN: tl.constexpr):
+    """The scales (or minima) of the piece's plane AT, f16 [rows, 32]."""
     ROWS: tl.constexpr = scales.shape[0]
     if BLOCK == 32:
         # a word is a scale and a minimum, or the scales of two planes
-        each = _half(_column(scales, P), MIN) if AFFINE else _half(_column(scales, P // 2), P % 2)
+        each = (
+            _half(_column(scales, AT), MIN) if AFFINE else _half(_column(scales, AT // 2), AT % 2)
+        )
         return tl.broadcast_to(each[:, None], (ROWS, PLANE))
-    if AFFINE:
-        first = _half(_column(scales, 2 * P), MIN)
-        second = _half(_column(scales, 2 * P + 1), MIN)
     else:
-        word = _column(scales, P)
-        first, second = _half(word, 0), _half(word, 1)
-    pair = tl.join(first, second)
-    return tl.reshape(tl.broadcast_to(pair[:, :, None], (ROWS, 2, PLANE // 2)), (ROWS, PLANE))
+        if AFFINE:
+            first = _half(_column(scales, 2 * AT), MIN)
+            second = _half(_column(scales, 2 * AT + 1), MIN)
+        else:
+            first = _half(_column(scales, AT), 0)
+            second = _half(_column(scales, AT), 1)
+        pair = tl.join(first, second)
+        return tl.reshape(tl.broadcast_to(pair[:, :, None], (ROWS, 2, PLANE // 2)), (ROWS, PLANE))
 
 
 @triton.jit

@@ -65,10 +65,15 @@ def _rows(
     code = tl.load(words + i_word, mask=inside, other=0) >> (16 * half + BASE * plane)
     code &= (1 << BASE) - 1
     if high is not None:
-        WIDTH: tl.constexpr = BITS - BASE
-        above = tl.load(high + i_word, mask=inside, other=0).to(tl.int32)
-        above = (above >> (WIDTH * (PLANES * half + plane))) & ((1 << WIDTH) - 1)
-        code |= above << BASE
+        i_high = (((row // 32) * ((columns + 255) // 256) + i_k // 256) * 32 + row % 32) * 16
+        above = tl.load(high + i_high + i_k % 32 // 2, mask=inside, other=0).to(tl.int32)
+        group = i_k % 256 // 32 * BASE // 8
+        lowest = i_k % 256 // 32 * BASE % 8
+        if BITS == 6:
+            lowest += 2 * (group % 2) + 8 * (group // 2) + 16 * half
+        else:
+            lowest += group + 8 * half
+        code |= ((above >> lowest) & ((1 << (BITS - BASE)) - 1)) << BASE
     if len(TABLE):
         first = tl.where(code < 4, TABLE[0], TABLE[1])
         word = tl.where(code < 8, first, tl.where(code < 12, TABLE[2], TABLE[3]))

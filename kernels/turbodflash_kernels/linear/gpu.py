@@ -133,35 +133,52 @@ def _product(
 
     grid: tiles of rows, tiles of columns, segments. The segment that comes last adds all up.
     """
-    i_m = tl.program_id(0) * BM + tl.arange(0, BM)
+    i_m = tl.program_id(0).to(tl.int64) * BM + tl.arange(0, BM)
     i_n = tl.program_id(1) * BN + tl.arange(0, BN)
+    m_inside = (i_m < n)[:, None]
+    # tiles of 32 rows of weights are whole in memory; beyond the last there is nothing
+    n_inside = (i_n < (columns + 31) // 32 * 32)[:, None]
     first = tl.program_id(2) * turns_each
     last = tl.minimum(first + turns_each, turns)
-    m_inside = (i_m < n)[:, None]
-    i_m = i_m.to(tl.int64)
     i_tile = (i_n // 32).to(tl.int64) * sub_tiles + first * UNROLL
     i_row = i_n % 32
+    i_16 = tl.arange(0, 16)[None, :]
     p_x = x + i_m[:, None] * x_stride + first * (UNROLL * INPUTS) + tl.arange(0, 32)[None, :]
-    i_word = (i_tile * 512 + i_row * 16)[:, None] + tl.arange(0, 16)[None, :]
-    p_words = words + i_word
-    p_high = words
-    if high is not None:
-        p_high = high + i_word
+    p_words = words + (i_tile * 512 + i_row * 16)[:, None] + i_16
+    p_high = p_words
+    if high is not None:  # tiles of 256 inputs
+        p_high = high + (i_tile * (INPUTS * 2) + i_row * 16)[:, None] + i_16
+    # wider tiles of scales would go through shared memory
+    PIECE: tl.constexpr = min(SCALES, 4)
+    SCALES_EACH: tl.constexpr = INPUTS // 32 * PIECE // SCALES
     p_scales = scales + (i_tile * (32 * SCALES) + i_row * SCALES)[:, None]
-    p_scales += tl.arange(0, SCALES)[None, :]
-    # tiles of 32 rows are whole in memory; beyond the last there is nothing
-    n_inside = (i_n < (columns + 31) // 32 * 32)[:, None]
+    p_scales += tl.arange(0, PIECE)[None, :]
 
     acc = tl.zeros((BN, BM) if WEIGHTS_FIRST else (BM, BN), tl.float32)
     for _ in range(first, last):
         for u in tl.static_range(UNROLL):
             b_words = tl.load(p_words + u * 512, mask=n_inside, other=0)
-            b_scales = tl.load(p_scales + u * 32 * SCALES, mask=n_inside, other=0)
             b_high = b_words
             if high is not None:
-                b_high = tl.load(p_high + u * 512, mask=n_inside, other=0)
+                b_high = tl.load(p_high + u * INPUTS // 256 * 512, mask=n_inside, other=0)
             for p in tl.static_range(INPUTS // 32):
-                b_w = decoded(b_words, b_high, b_scales, p, BITS, BLOCK, ZERO, AFFINE, TABLE, PTX)
+                if p % SCALES_EACH == 0:
+                    i_piece = u * 32 * SCALES + p // SCALES_EACH * PIECE
+                    b_scales = tl.load(p_scales + i_piece, mask=n_inside, other=0)
+                b_w = decoded(
+                    b_words,
+                    b_high,
+                    b_scales,
+                    u * INPUTS % 256 // INPUTS,
+                    p,
+                    p % SCALES_EACH,
+                    BITS,
+                    BLOCK,
+                    ZERO,
+                    AFFINE,
+                    TABLE,
+                    PTX,
+                )
                 b_x = tl.load(p_x + (u * INPUTS + p * 32), mask=m_inside, other=0.0)
                 if WEIGHTS_FIRST:
                     acc = tl.dot(b_w, tl.trans(b_x), acc)
@@ -169,7 +186,7 @@ def _product(
                     acc = tl.dot(b_x, tl.trans(b_w), acc)
         p_x += UNROLL * INPUTS
         p_words += UNROLL * 512
-        p_high += UNROLL * 512
+        p_high += UNROLL * INPUTS * 2
         p_scales += UNROLL * 32 * SCALES
     if WEIGHTS_FIRST:
         acc = tl.trans(acc)
