@@ -78,7 +78,7 @@ class Decoder:
             raise ValueError(f"a token lies outside of 0 to {self.vocabulary - 1}")
         if not 0 <= logits <= len(tokens):
             raise ValueError(f"cannot give logits of {logits} rows out of {len(tokens)}")
-        if not set(taps) <= set(self._layers):
+        if not all(tap in self._layers for tap in taps):
             raise ValueError(f"taps {taps} are not all layers of 0 to {self._layers[-1]}")
 
 
