@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import lzma
 import os
 import re
@@ -75,3 +76,42 @@ def test_a_hopeless_draft_is_the_same_file_with_other_weights(tmp_path):
 def test_the_prompts_for_repeating_are_prompts():
     (prompt,) = bench_prompts(ROOT / "examples" / "repeat_code.json")
     assert (prompt.kind, "```python" in prompt.text) == ("repeat", True)
+
+
+@pytest.mark.parametrize(
+    ("device", "sections", "seconds"),
+    [
+        ("gpu", ("ops", "rows", "products"), 12),
+        ("reference", ("recorded", "graphs", "lossless"), 12),
+    ],
+)
+def test_a_card_is_checked_here_interpreted(device, sections, seconds, tmp_path):
+    file = tmp_path / "found.json"
+    only = ",".join(sections)
+    words = ("--only", only, "--seconds", str(seconds), "--device", device, "--json", str(file))
+    done = run("gpu_check.py", *words)
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = json.loads(file.read_text())
+    assert found["interpreted"]
+    assert tuple(found["sections"]) == sections
+    for name, each in found["sections"].items():
+        assert each["ok"]
+        assert each["checked"] or each["figures"], name
+
+
+def test_a_section_that_fails_does_not_end_the_others(tmp_path):
+    file = tmp_path / "found.json"
+    done = run(
+        *("gpu_check.py", "--only", "recorded,graphs", "--seconds", "60", "--device", "nothing"),
+        *("--json", str(file)),
+    )
+    assert done.returncode == 1
+    assert "recorded: 1 checked, 1 failed" in done.stdout
+    assert "no device named 'nothing'" in done.stdout
+    assert list(json.loads(file.read_text())["sections"]) == ["recorded", "graphs"]
+
+
+def test_a_section_that_is_not_there_is_named():
+    done = run("gpu_check.py", "--only", "opps")
+    assert done.returncode == 2
+    assert "no section 'opps'; there are ops, rows, recorded" in done.stderr

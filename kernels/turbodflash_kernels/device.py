@@ -267,6 +267,6 @@ def _described(value: Any) -> str:
         return repr(value)
     if hasattr(value, "shape"):
         return f"{value.dtype}{list(value.shape)}"
-    if hasattr(value, "rows"):
+    if hasattr(value, "cols"):
         return f"{value.rows}x{value.cols}"
     return type(value).__name__

@@ -28,10 +28,13 @@ def test_an_op_without_an_implementation_says_why() -> None:
         name = "elsewhere"
         implementations = ("missing",)
 
+    device = Elsewhere()
+    statics = {"table": device.pack([random_part("f32", 3, 32, 0)], 32), "scale": 1.0}
     with pytest.raises(NoKernel) as caught:
-        Elsewhere().bind("embed", table="t", scale=1.0)
+        device.bind("embed", **statics, kv=device.kv("f32", "f32", 1, 1, 8, 8))
     assert str(caught.value) == (
-        "no kernel for embed(table='t', scale=1.0):\n  elsewhere: there is no missing.py"
+        "no kernel for embed(table=3x32, scale=1.0, kv=ReferenceKV):\n"
+        "  elsewhere: there is no missing.py"
     )
 
 
