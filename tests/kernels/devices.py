@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -11,8 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 import turbodflash_kernels
+from tests.interpreter import hasten
 from turbodflash_kernels import every_op
 from turbodflash_kernels._reference import ReferenceDevice, ReferenceWeight
+from turbodflash_kernels.attend import ref as attend
 from turbodflash_kernels.cases import Case, Values
 from turbodflash_kernels.device import Device, open_device
 from turbodflash_kernels.linear import ref as linear
@@ -22,6 +25,16 @@ PRESENT = ["reference", "cpu"]
 IN_THE_MAKING = ["gpu"]  # its ops are swept one by one as they come
 
 ROOT = Path(turbodflash_kernels.__file__).parent
+
+hasten()
+
+
+def quick_cases(op: str) -> Sequence[Case]:
+    """Those that are quick enough for a device that is interpreted."""
+    cases = import_module(f"turbodflash_kernels.{op}.cases")
+    found: Sequence[Case] = getattr(cases, "QUICK", cases.CASES)
+    return found
+
 
 EVERY_CASE = [
     (op, case)
@@ -38,13 +51,15 @@ CACHE_TYPE_CASES = [
     for case in import_module(f"turbodflash_kernels.{op}.cases").TYPE_CASES
 ]
 
-SWEPT = [
-    (op, case, device)
-    for op, case in EVERY_CASE
-    for device in [*PRESENT, *IN_THE_MAKING]
-    if device in PRESENT or (ROOT / op / f"{device}.py").exists()
-]
+SWEPT = [(op, case, device) for op, case in EVERY_CASE for device in PRESENT]
 SWEPT += [(op, case, device) for op, case in CACHE_TYPE_CASES for device in ALL_CACHE_TYPES]
+SWEPT += [
+    (op, case, device)
+    for device in IN_THE_MAKING
+    for op in every_op()
+    if (ROOT / op / f"{device}.py").exists()
+    for case in quick_cases(op)
+]
 
 
 def poisoned(name: str) -> Device:
@@ -88,7 +103,8 @@ class RoundedActivations(ReferenceDevice):
 
 class HalfPrecision(ReferenceDevice):
     """float32, but what a tensor core multiplies is rounded to float16: weights and activations of
-    `linear`, unless all weights are float32."""
+    `linear`, unless all weights are float32; queries and keys, weights and values of `attend`,
+    unless keys or values are stored as float32."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -106,6 +122,10 @@ class HalfPrecision(ReferenceDevice):
         return packed
 
     def bind(self, op: str, /, **static: Any) -> Callable[..., Any]:
+        if op == "attend":
+            sides = (static["kv"].format_k, static["kv"].format_v)
+            rounded = [side.type.name != "f32" for side in sides]
+            return attend.bind(self, **static, look=partial(look_in_half, *rounded))
         bound = super().bind(op, **static)
         if op != "linear" or not any(static["weight"] is weight for weight in self.rounded):
             return bound
@@ -115,6 +135,24 @@ class HalfPrecision(ReferenceDevice):
             return linear.product(in_half(linear.activations(x, prologue)), weight, bias, residual)
 
         return rounded
+
+
+def look_in_half(
+    keys: bool,
+    values: bool,
+    q: NDArray[Any],
+    k: NDArray[Any],
+    v: NDArray[Any],
+    scale: float,
+    sinks: NDArray[Any] | None,
+) -> NDArray[Any]:
+    """As `attend.look`, rounded where it multiplies with keys and with values."""
+    if keys:
+        q, k = in_half(q), in_half(k)
+    weights, total = attend.softmax(q @ k.swapaxes(1, 2) * q.dtype.type(scale), sinks)
+    if values:
+        weights, v = in_half(weights), in_half(v)
+    return weights @ v / total
 
 
 def in_half(x: NDArray[Any]) -> NDArray[Any]:

@@ -10,54 +10,142 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from turbodflash_kernels._gpu.canonical import NUMBERS, Arrays, from_bytes, to_bytes
+from turbodflash_kernels._gpu.codes import LAYOUTS, PLAIN, elements_per_head, scales_per_head
 from turbodflash_kernels.device import moves
-from turbodflash_kernels.errors import NoKernel
 from turbodflash_kernels.kv import HeadFormat
 
 if TYPE_CHECKING:
     from turbodflash_kernels._gpu.device import GpuDevice
 
-TYPES = {"f32": np.float32, "f16": np.float16}
+Bytes = NDArray[np.uint8]
+TILE = 64  # slots that kernels read at once; a cache has room for whole tiles
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """Keys, or values, as _gpu/codes.py lays them out: tensors [kv_heads, room, *].
+
+    beside, factors: None if the type has none.
+    """
+
+    format: HeadFormat
+    codes: torch.Tensor
+    beside: torch.Tensor | None
+    factors: torch.Tensor | None
+
+    @property
+    def kind(self) -> str:
+        return self.format.type.name
+
+    @property
+    def dim(self) -> int:
+        """Stored numbers of a head."""
+        return self.format.padded
+
+    @property
+    def tensors(self) -> list[torch.Tensor]:
+        return [part for part in (self.codes, self.beside, self.factors) if part is not None]
+
+    @property
+    def written(self) -> tuple[torch.Tensor, ...]:
+        """Codes, what lies beside, factors: for kernels that store; what is not there is codes."""
+        beside = self.codes if self.beside is None else self.beside
+        return self.codes, beside, self.codes if self.factors is None else self.factors
+
+    @property
+    def read(self) -> tuple[torch.Tensor, ...]:
+        """The same for kernels that load: two scales, or a scale and a minimum, in one word."""
+        codes, beside, factors = self.written
+        in_words = self.factors is not None and LAYOUTS[self.kind].factors
+        return codes, beside, factors.view(torch.int32) if in_words else factors
+
+    def rows(self, start: int, stop: int) -> Bytes:
+        heads, n = len(self.codes), stop - start
+        codes, beside, factors = (
+            part if part is None else _on_host(part[:, start:stop].transpose(0, 1).flatten(0, 1))
+            for part in (self.codes, self.beside, self.factors)
+        )
+        assert codes is not None
+        found = to_bytes(self.kind, self.dim, Arrays(codes, beside, factors))
+        return found.reshape(n, heads, -1)
+
+    def put_rows(self, start: int, rows: Bytes) -> None:
+        n, heads = rows.shape[:2]
+        arrays = from_bytes(self.kind, self.dim, rows.reshape(n * heads, -1))
+        for part, values in zip((self.codes, self.beside, self.factors), arrays, strict=True):
+            if part is not None:
+                host = torch.from_numpy(np.ascontiguousarray(values))
+                part[:, start : start + n] = host.view(n, heads, -1).transpose(0, 1).to(part.device)
 
 
 @dataclass(frozen=True, slots=True)
 class GpuKV:
-    """k, v: [kv_heads, positions, head_dim]."""
+    """As the protocol `KV` of devices. room: slots, whole tiles of them."""
 
-    format_k: HeadFormat
-    format_v: HeadFormat
-    k: torch.Tensor
-    v: torch.Tensor
+    k: Side
+    v: Side
+    room: int
+
+    @property
+    def format_k(self) -> HeadFormat:
+        return self.k.format
+
+    @property
+    def format_v(self) -> HeadFormat:
+        return self.v.format
 
     @property
     def nbytes(self) -> int:
-        return self.k.nbytes + self.v.nbytes
+        return sum(part.nbytes for side in (self.k, self.v) for part in side.tensors)
 
     def read(self, start: int, stop: int) -> tuple[NDArray[Any], NDArray[Any]]:
-        k, v = (side[:, start:stop].transpose(0, 1).cpu().numpy() for side in (self.k, self.v))
-        return k, v
+        k, v = self.rows(start, stop)
+        return self.format_k.decode(k), self.format_v.decode(v)
 
-    def rows(self, start: int, stop: int) -> tuple[NDArray[Any], NDArray[Any]]:
-        k, v = self.read(start, stop)
-        return self.format_k.encode(k), self.format_v.encode(v)
+    def rows(self, start: int, stop: int) -> tuple[Bytes, Bytes]:
+        return self.k.rows(start, stop), self.v.rows(start, stop)
 
-    def put_rows(self, start: int, k: NDArray[Any], v: NDArray[Any]) -> None:
-        for side, heads in ((self.k, self.format_k.decode(k)), (self.v, self.format_v.decode(v))):
-            side[:, start : start + len(heads)] = torch.from_numpy(heads).transpose(0, 1)
+    def put_rows(self, start: int, k: Bytes, v: Bytes) -> None:
+        self.k.put_rows(start, k)
+        self.v.put_rows(start, v)
 
     def move(self, sources: Sequence[int], to: int) -> None:
-        for source, target in moves(sources, to):
-            self.k[:, target] = self.k[:, source]
-            self.v[:, target] = self.v[:, source]
+        pairs = moves(sources, to)
+        if not pairs:
+            return
+        old, new = ([pair[side] for pair in pairs] for side in (0, 1))
+        for part in [*self.k.tensors, *self.v.tensors]:
+            part[:, new] = part[:, old]  # what is read is a copy: no slot is overwritten before
+
+
+def _on_host(values: torch.Tensor) -> NDArray[Any]:
+    """Zeros for what a device that only records has."""
+    host = torch.zeros(values.shape, dtype=values.dtype) if values.is_meta else values.cpu()
+    return host.numpy()
 
 
 def make(
     format_k: HeadFormat, format_v: HeadFormat, positions: int, kv_heads: int, device: GpuDevice
 ) -> GpuKV:
-    sides = []
-    for format in (format_k, format_v):
-        name = format.type.name
-        if name not in TYPES:
-            raise NoKernel(f"the GPU has no cache type {name!r}; it has: {', '.join(TYPES)}")
-        sides.append(device.zeros((kv_heads, positions, format.head_dim), TYPES[name]))
-    return GpuKV(format_k, format_v, *sides)
+    """Of zeros: what nobody sees is multiplied by 0, which must be 0."""
+    room = -(-positions // TILE) * TILE
+    k, v = (_side(format, room, kv_heads, device) for format in (format_k, format_v))
+    return GpuKV(k, v, room)
+
+
+def _side(format: HeadFormat, room: int, kv_heads: int, device: GpuDevice) -> Side:
+    kind, dim = format.type.name, format.padded
+
+    def zeros(elements: int, dtype: Any) -> torch.Tensor | None:
+        return device.zeros((kv_heads, room, elements), dtype) if elements else None
+
+    if kind in PLAIN:
+        return Side(format, device.zeros((kv_heads, room, dim), NUMBERS[kind]), None, None)
+    words, beside = elements_per_head(kind, dim), LAYOUTS[kind].beside
+    return Side(
+        format,
+        device.zeros((kv_heads, room, words), np.int32),
+        zeros(words if beside else 0, np.int16 if beside == 16 else np.int8),
+        zeros(scales_per_head(kind, dim), np.float16),
+    )

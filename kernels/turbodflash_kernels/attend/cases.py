@@ -165,3 +165,11 @@ TYPE_CASES = [
     Case(2, 125, 6, 2, 64, "turbo3", "q5_1", block=16),
     Case(2, 125, 6, 2, 96, "q4_1", "turbo2", tree=20),
 ]
+
+
+def is_quick(case: Case) -> bool:
+    """Whether it takes a device that is interpreted less than a second or two."""
+    return case.rows * (case.block or case.tree or 1) * case.context * case.head_dim <= 410_000
+
+
+QUICK = [case for case in [*CASES, *TYPE_CASES] if is_quick(case)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,10 +14,17 @@ from turbodflash_kernels.errors import NoKernel
 
 Floats = NDArray[Any]
 Ints = NDArray[np.int32]
+Look: TypeAlias = Callable[[Floats, Floats, Floats, float, "Floats | None"], Floats]
 
 
 def refuse(device: ReferenceDevice, **static: object) -> str | None:
     return None
+
+
+def look(q: Floats, k: Floats, v: Floats, scale: float, sinks: Floats | None) -> Floats:
+    """One row's result: q [kv_heads, group, n], k and v [kv_heads, length, n], sinks [.., 1]."""
+    weights, total = softmax(q @ k.swapaxes(1, 2) * q.dtype.type(scale), sinks)
+    return weights @ v / total
 
 
 def bind(
@@ -31,6 +38,7 @@ def bind(
     causal: bool = True,
     window: int = 0,
     sinks: Floats | None = None,
+    look: Look = look,
 ) -> Callable[..., Floats]:
     per_group = (kv_heads, heads // kv_heads)
     sink_of = None if sinks is None else sinks.reshape(*per_group, 1)
@@ -51,8 +59,7 @@ def bind(
             # [kv_heads, length, head_dim]
             k = keys[slots].swapaxes(0, 1).astype(q.dtype)
             v = values[slots].swapaxes(0, 1).astype(q.dtype)
-            scores = grouped[row] @ k.swapaxes(1, 2) * q.dtype.type(scale)
-            out[row] = softmax(scores, sink_of) @ v
+            out[row] = look(grouped[row], k, v, scale, sink_of)
         return kv.format_v.back(out).reshape(len(q), heads * head_dim)
 
     return attend
@@ -67,8 +74,8 @@ def path(parents: Ints, row: int) -> NDArray[np.int64]:
     return np.array(rows[::-1])
 
 
-def softmax(scores: Floats, sinks: Floats | None) -> Floats:
-    """Over the last axis; sinks [..., 1] take their share of the sum and give nothing."""
+def softmax(scores: Floats, sinks: Floats | None) -> tuple[Floats, Floats]:
+    """Weights over the last axis, and what to divide by: sinks take their share of it."""
     highest = scores.max(axis=-1, keepdims=True)
     if sinks is not None:
         highest = np.maximum(highest, sinks)
@@ -76,4 +83,4 @@ def softmax(scores: Floats, sinks: Floats | None) -> Floats:
     total = weights.sum(axis=-1, keepdims=True)
     if sinks is not None:
         total = total + np.exp(sinks - highest)
-    return weights / total
+    return weights, total

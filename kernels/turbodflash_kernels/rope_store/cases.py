@@ -127,3 +127,6 @@ TYPE_CASES = [
     *(Case(3, 60, 4, 2, dim, format="q4_0", rotate=True) for dim in (64, 128, 192, 576)),
     Case(5, 200, 6, 2, 64, "neox", 32, "turbo4", "q8_0", True, 1.2, "qk", 9, True),
 ]
+
+QUICK = [*CASES, *TYPE_CASES]
+"""What a device sweeps that is interpreted."""
