@@ -29,7 +29,7 @@ DRAFTING = ("tokens", "repeats", "prompts")
 UNITS = (
     # ending of a key: what stands after its figure
     ("_percent_of_read", "% of the read bandwidth"),
-    ("_percent_of_peak", "% of the int8 peak"),
+    ("_percent_of_peak", "% of the peak"),
     ("_gbs", "GB/s"),
     ("_gmacs", "GMAC/s"),
     ("_s", "s"),

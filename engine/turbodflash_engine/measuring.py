@@ -58,8 +58,8 @@ class _Bench:
         self._done, self._all = 0, (3 + len(ROWS)) * TURNS
 
     def figures(self) -> Figures:
-        self._probe.read_gbs(), self._probe.int8_gmacs()  # compile and touch
-        prompt = self._turns(self._prompt, self._probe.int8_gmacs)
+        self._probe.read_gbs(), self._probe.peak_gmacs()  # compile and touch
+        prompt = self._turns(self._prompt, self._probe.peak_gmacs)
         start = self._turns(partial(self._steps, 0), self._probe.read_gbs)
         passes = {
             rows: self._turns(partial(self._rows, rows), partial(self._rows, 1)) for rows in ROWS
@@ -72,7 +72,7 @@ class _Bench:
             "threads": self._probe.threads,
             "isa": self._probe.isa,
             "read_gbs": max(turn.ceiling for turn in (*start, *deep)),
-            "int8_gmacs": max(turn.ceiling for turn in prompt),
+            "peak_gmacs": max(turn.ceiling for turn in prompt),
             "load_s": self._load_seconds,
             "prompt_tps": PROMPT / median(turn.seconds for turn in prompt),
             "prompt_percent_of_peak": _percent(macs, prompt),

@@ -92,8 +92,8 @@ class Probe(Protocol):
         """1e9 bytes a second, reading memory."""
         ...
 
-    def int8_gmacs(self) -> float:
-        """1e9 multiply-adds of bytes a second."""
+    def peak_gmacs(self) -> float:
+        """1e9 multiply-adds a second, of the numbers that products are made of there."""
         ...
 
 

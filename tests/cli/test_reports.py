@@ -20,7 +20,7 @@ FIGURES = {
     "threads": 2,
     "isa": "avx2",
     "read_gbs": 21.5,
-    "int8_gmacs": 412.25,
+    "peak_gmacs": 412.25,
     "prompt_tps": 1203.75,
     "decode_tps": 250.8,
     "decode_tps_2048": 211.0,

@@ -77,3 +77,17 @@ def test_opening_the_reference_imports_no_compiler() -> None:
     )
     path = ":".join(entry for entry in sys.path if entry)
     assert subprocess.run([sys.executable, "-c", program], env={"PYTHONPATH": path}).returncode == 0
+
+
+@pytest.mark.parametrize("name", ["cpu", "gpu"])
+def test_what_a_device_could_do_at_best_is_measured(name: str) -> None:
+    probe = open_device(name).probe()
+    assert probe.read_gbs() > 0
+    assert probe.peak_gmacs() > 0
+    assert probe.threads >= 1
+    assert probe.isa
+
+
+def test_the_reference_has_no_best() -> None:
+    with pytest.raises(NoDevice, match="the reference device cannot be measured"):
+        open_device("reference").probe()

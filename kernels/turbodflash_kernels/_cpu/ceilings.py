@@ -34,8 +34,8 @@ class CpuProbe:
         words = (address(self._buffer), TASK_BYTES, address(self._out))
         return BUFFER_BYTES / self._seconds(("read",), tasks, words) / 1e9
 
-    def int8_gmacs(self) -> float:
-        """1e9 multiply-adds of bytes a second, from registers."""
+    def peak_gmacs(self) -> float:
+        """Of bytes, from registers."""
         tasks = 4 * self.threads
         seconds = self._seconds(("multiply", self.isa), tasks, (TURNS, address(self._out)))
         return tasks * TURNS * MACS_PER_TURN[self.isa] / seconds / 1e9

@@ -15,6 +15,7 @@ import triton
 from numpy.typing import DTypeLike, NDArray
 
 from turbodflash_kernels._gpu import kv, weight
+from turbodflash_kernels._gpu.ceilings import GpuProbe
 from turbodflash_kernels._gpu.launching import Launch, Recorder, launch_now
 from turbodflash_kernels.device import Device
 from turbodflash_kernels.errors import NoDevice
@@ -107,6 +108,9 @@ class GpuDevice(Device):
     def describe(self) -> str:
         major, minor = divmod(self.card.capability, 10)
         return f"gpu {self.card.name}, compute capability {major}.{minor}"
+
+    def probe(self) -> GpuProbe:
+        return GpuProbe(self)
 
     # -- memory ----------------------------------------------------------------------------------
 
