@@ -150,9 +150,10 @@ class Session:
         try:
             yield Started(len(prompt), cached, sampler.seed)
             rest = prompt[cached:]
-            logits = yield from prefill(self._model, self._drafter, rest, self._chunk)
+            output = yield from prefill(self._model, self._drafter, rest, self._chunk)
+            seen = sampler.look(output)
             tally.prompt_done()
-            for step in decode(self._model, self._drafting, sampler, ending, history, logits):
+            for step in decode(self._model, self._drafting, sampler, ending, history, seen):
                 tally.add(step)
                 if step.drafted:
                     yield Verified(step.drafted, step.accepted)

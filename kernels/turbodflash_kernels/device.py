@@ -108,6 +108,9 @@ class Device(ABC):
     implementations: ClassVar[tuple[str, ...]]
     """Files of an op's folder to try, best first."""
 
+    apart: ClassVar[bool] = False
+    """Its memory is not the host's: what is read must be copied."""
+
     poison: bool = False
     """Fresh memory is filled with NaN, so that a kernel that forgets a lane fails always."""
 
@@ -126,6 +129,10 @@ class Device(ABC):
     @abstractmethod
     def read(self, array: Array) -> NDArray[Any]:
         """The values of an array, after all work that was recorded before."""
+
+    def read_all(self, arrays: Sequence[Array]) -> list[NDArray[Any]]:
+        """The values of several small arrays, at the price of one."""
+        return [self.read(array) for array in arrays]
 
     def write(self, array: Array, values: NDArray[Any]) -> None:
         """Replace the contents of an input buffer, after all work that was recorded before."""

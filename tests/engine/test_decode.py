@@ -49,11 +49,11 @@ class Run:
             while True:
                 next(reading)
         except StopIteration as done:
-            logits = done.value
+            seen = sampler.look(done.value)
         self.steps = []
         self.text = ""
         drafting = Drafting(drafter, FOLLOWED)
-        for step in decode(self.model, drafting, sampler, self.ending, self.history, logits):
+        for step in decode(self.model, drafting, sampler, self.ending, self.history, seen):
             self.steps.append(step)
             self.text += self.ending.text()
         self.tokens = [token for step in self.steps for token in step.tokens]
@@ -190,12 +190,13 @@ def test_a_stop_string_may_lie_across_steps(length: int, width: int) -> None:
 def test_the_context_is_never_overrun() -> None:
     model = ToyModel(capacity=len(PROMPT) + 9)
     drafter = ScriptedDrafter(lambda at, budget: [20] * 30)
-    logits = model(PROMPT).logits
+    output = model(PROMPT)
     drafter.seen = list(PROMPT)
     history = list(PROMPT)
     end = Ending(Detokenizer(ToyTokenizer()), eog=(), left=9, limit="context")
     sampler = Sampler(SampleOptions(), ToyTokenizer(), SEED)
-    for _ in decode(model, Drafting(drafter, FOLLOWED), sampler, end, history, logits):
+    seen = sampler.look(output)
+    for _ in decode(model, Drafting(drafter, FOLLOWED), sampler, end, history, seen):
         pass
     assert len(history) == model.cache.capacity
     assert end.reason == "context"
@@ -211,7 +212,7 @@ def test_a_prompt_in_chunks_is_one_prompt(prompt: list[int], chunk: int) -> None
         while True:
             reports.append(next(reading))
     except StopIteration as done:
-        logits = done.value
+        logits = done.value.logits
     np.testing.assert_array_equal(logits, [model.row(prompt)])
     assert model.layer.tokens == prompt == drafter.seen
     assert all(len(each) <= chunk for each in model.passes)
@@ -226,11 +227,11 @@ def test_a_pass_that_fails_never_happened() -> None:
     for drafted in (0, 3):
         model, drafter = ToyModel(), ScriptedDrafter(lambda at, budget, n=drafted: [20] * n)
         drafter.seen = list(PROMPT)
-        logits = model(PROMPT).logits
         sampler = Sampler(SampleOptions(temp=0), ToyTokenizer(), SEED)
+        seen = sampler.look(model(PROMPT))
         model.fail_at_pass = 3
         history = list(PROMPT)
-        running = decode(model, Drafting(drafter, FOLLOWED), sampler, ending(), history, logits)
+        running = decode(model, Drafting(drafter, FOLLOWED), sampler, ending(), history, seen)
         next(running)
         next(running)
         before = list(model.layer.tokens)

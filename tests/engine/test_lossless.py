@@ -92,11 +92,11 @@ class Bench:
         drafter.truncate(0)
         history = list(PROMPT)
         reading = prefill(self.model, drafter, PROMPT, 4)
-        logits = returned(reading).copy()
         sampler = Sampler(sample, Vocabulary(), 1)
+        seen = sampler.look(returned(reading))
         ending = Ending(Silent(), eog=(), left=TOKENS, limit="length")
         drafting = Drafting(drafter, options)
-        steps = list(decode(self.model, drafting, sampler, ending, history, logits))
+        steps = list(decode(self.model, drafting, sampler, ending, history, seen))
         last = self.model(history[-1:]).logits.copy()
         return Told(history[len(PROMPT) :], last, steps)
 

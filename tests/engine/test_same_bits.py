@@ -28,7 +28,7 @@ def bits(**options: Any) -> bytes:
         while True:
             next(reading)
     except StopIteration as end:
-        rows = [end.value.copy()]
+        rows = [end.value.logits.copy()]
     rows += [model([token]).logits.copy() for token in PROMPT[:4]]
     return np.concatenate(rows).tobytes()
 

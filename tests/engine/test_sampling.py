@@ -14,11 +14,19 @@ from tests.engine.toy import VOCAB, ToyTokenizer
 from turbodflash_engine.errors import BadUsage, TurbodflashError, Unknown
 from turbodflash_engine.options import SAMPLERS, SampleOptions, sampler_name
 from turbodflash_engine.sampling import Sampler, resolve_seed, sample_defaults
+from turbodflash_engine.sampling.candidates import Candidates, Largest
 from turbodflash_engine.sampling.chain import Place
 from turbodflash_engine.sampling.noise import Stream, uniform
 
 SEED = 42
 PLAIN = SampleOptions(samplers=())
+
+
+class Wide(ToyTokenizer):
+    """More tokens than are ever asked for."""
+
+    vocab_size = 190
+    suppress = frozenset()
 
 
 class Bare(ToyTokenizer):
@@ -55,7 +63,7 @@ def test_tokens_are_drawn_with_their_probability(seed: int) -> None:
 
 def test_the_default_chain_draws_from_what_it_leaves() -> None:
     options, logits, draws = SampleOptions(), row(1), 4000
-    left = sampler(options).candidates(logits, Place((), 0, SEED))
+    left = sampler(options).candidates(Candidates(np.arange(VOCAB), logits), Place((), 0, SEED))
     expected = np.zeros(VOCAB)
     expected[left.ids] = np.exp(left.logits - left.logits.max())
     expected /= expected.sum()
@@ -303,3 +311,55 @@ def test_a_file_brings_defaults_along() -> None:
         f"general.sampling.{key}" for key in ("temp", "top_k", "penalty_last_n", "sequence")
     }
     assert sample_defaults({}) == (SampleOptions(), ())
+
+
+class Far:
+    """Rows whose logits lie on a device: what was asked for is written down."""
+
+    def __init__(self, rows: NDArray[np.float32]) -> None:
+        self.rows, self.asked = rows, list[int]()
+
+    @property
+    def logits(self) -> NDArray[np.float32]:
+        self.asked.append(0)
+        return self.rows
+
+    def largest(self, count: int, width: int) -> Largest:
+        self.asked.append(count)
+        ids = np.argsort(-self.rows[:, :width], axis=1, kind="stable")[:, :count]
+        return Largest(np.take_along_axis(self.rows, ids, axis=1), ids.astype(np.int32))
+
+
+@pytest.mark.parametrize(
+    ("options", "asked"),
+    [
+        (SampleOptions(temp=0), 1),
+        (SampleOptions(top_k=1), 1),
+        (SampleOptions(), 40),
+        (SampleOptions(top_k=7, xtc_probability=0.5), 7),
+        (SampleOptions(samplers=("top_k", "penalties"), repeat_penalty=1.5), 40),
+        (SampleOptions(temp=0, mirostat=2), 1),
+        (SampleOptions(temp=0, logit_bias=((3, -2.0), (9, -np.inf))), 3),
+        (SampleOptions(top_k=20, logit_bias=((3, -2.0), (9, -np.inf))), 22),
+        (SampleOptions(top_k=20, ignore_eos=True), 20 + len(ToyTokenizer.eog)),
+        (SampleOptions(temp=0, logit_bias=((3, 2.0),)), 0),
+        (SampleOptions(top_k=65), 0),
+        (SampleOptions(top_k=0), 0),
+        (SampleOptions(repeat_penalty=1.5), 0),
+        (SampleOptions(dry_multiplier=0.8), 0),
+        (SampleOptions(mirostat=2), 0),
+        (SampleOptions(samplers=("min_p", "top_k")), 0),
+    ],
+)
+def test_no_more_is_fetched_than_has_a_say_and_the_token_is_the_same(
+    options: SampleOptions, asked: int
+) -> None:
+    rows = np.array([np.rint(row(seed, 200) * 2) for seed in range(40)])  # most are ties
+    chooser = Sampler(options, Wide(), SEED)
+    far = Far(rows)
+    seen = chooser.look(far)
+    assert far.asked == [asked]
+    history = [1, 2, 3, 1, 2]
+    chosen = [chooser.choose(each, at, history) for at, each in enumerate(seen)]
+    whole = Sampler(options, Wide(), SEED)
+    assert chosen == [whole.sample(each, at, history) for at, each in enumerate(rows)]

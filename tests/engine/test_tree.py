@@ -15,6 +15,7 @@ from turbodflash_engine.decode.accept import accept
 from turbodflash_engine.decode.guess import Guess
 from turbodflash_engine.decode.tree import plant
 from turbodflash_engine.drafters._base import Draft
+from turbodflash_engine.sampling.candidates import Candidates
 from turbodflash_engine.tokenizer.stream import Detokenizer
 
 VOCABULARY = 12
@@ -96,9 +97,14 @@ class Says:
     def __init__(self, text: list[int]) -> None:
         self.text, self.rows = list(text), list[int]()
 
-    def sample(self, logits: np.ndarray, position: int, history: list[int]) -> int:
-        self.rows.append(int(logits[0]))
+    def choose(self, seen: Candidates, position: int, history: list[int]) -> int:
+        self.rows.append(int(seen.logits[0]))
         return self.text[position]
+
+
+def marked(rows: int) -> list[Candidates]:
+    """What a sampler sees of rows whose only logit is their number."""
+    return [Candidates(np.zeros(1, np.int64), np.array([row], np.float32)) for row in range(rows)]
 
 
 def ending(left: int = 99) -> Ending:
@@ -117,7 +123,7 @@ def test_a_walk_follows_what_is_said_and_gets_as_far_as_the_chain(
     draft = Draft(tuple(t + 8 for t in draft.tokens), draft.candidates + 8, draft.log_probs)  # type: ignore[operator]
     accepted = []
     for guess in (Guess(draft.tokens[:nodes]), plant(draft, nodes, len(draft.tokens))):
-        marks = np.arange(1 + len(guess.tokens), dtype=np.float32)[:, None]
+        marks = marked(1 + len(guess.tokens))
         sampler, history = Says([0, *text]), [0]
         verdict = accept(guess, marks, sampler, ending(), history)
         assert history == [0, *verdict.tokens] == [0, *text][: len(history)]
@@ -136,7 +142,6 @@ def test_a_walk_follows_what_is_said_and_gets_as_far_as_the_chain(
 def test_an_ending_inside_a_tree_is_the_end(left: int) -> None:
     guess = Guess((8, 9, 10, 11), (-1, 0, 1, 2, 3))
     sampler, history = Says([0, 8, 9, 10, 11, 12]), [0]
-    marks = np.zeros((5, 1), np.float32)
-    verdict = accept(guess, marks, sampler, ending(left), history)
+    verdict = accept(guess, marked(5), sampler, ending(left), history)
     assert verdict.tokens == [8, 9, 10, 11][:left]
     assert (verdict.tested, verdict.matched) == (left, left)

@@ -77,6 +77,9 @@ class ToyOutput(NamedTuple):
     logits: NDArray[np.float32]
     taps: tuple[NDArray[np.float32], ...]
 
+    def largest(self, count: int, width: int) -> None:
+        """All logits are here already."""
+
 
 def paths_of(tokens: Sequence[int], parents: Sequence[int]) -> list[list[int]]:
     """For each row of a tree, the tokens from the root down to it."""

@@ -7,7 +7,7 @@ from typing import NamedTuple, Protocol
 
 from turbodflash_engine.decode.guess import Guess
 from turbodflash_engine.decode.stop import Ending
-from turbodflash_engine.decode.target import Logits
+from turbodflash_engine.sampling.candidates import Candidates
 from turbodflash_engine.sampling.noise import Stream, uniform
 
 
@@ -18,8 +18,8 @@ class Chooser(Protocol):
     def seed(self) -> int:
         """What its choices are drawn on."""
 
-    def sample(self, logits: Logits, position: int, history: Sequence[int]) -> int:
-        """The token at `position`, given its logits [vocab] and all tokens before it."""
+    def choose(self, seen: Candidates, position: int, history: Sequence[int]) -> int:
+        """The token at `position`, given what was seen of its row, and all tokens before it."""
 
 
 class Verdict(NamedTuple):
@@ -38,7 +38,7 @@ class Verdict(NamedTuple):
 
 def accept(
     guess: Guess,
-    logits: Logits,
+    seen: Sequence[Candidates],
     sampler: Chooser,
     ending: Ending,
     history: list[int],
@@ -46,8 +46,8 @@ def accept(
 ) -> Verdict:
     """Choose tokens as plain decoding would, row by row, as long as they were guessed.
 
-    logits: of each row of the pass, [1 + drafted, vocab]. The first token that was not guessed, or
-    that ends the answer, is the last. Tokens are appended to `history`.
+    seen: of the logits of each row of the pass, 1 + drafted. The first token that was not guessed,
+    or that ends the answer, is the last. Tokens are appended to `history`.
     rates: instead of comparing, take the first, the second, ... guess of a chain with this
     probability.
     """
@@ -55,7 +55,7 @@ def accept(
     rows = [0]
     tested = matched = 0
     while True:
-        token = sampler.sample(logits[rows[-1]], len(history), history)
+        token = sampler.choose(seen[rows[-1]], len(history), history)
         candidates = guess.after(rows[-1])
         if rates and candidates:
             row = candidates[0] if _lucky(rates, tested, sampler.seed, len(history)) else None

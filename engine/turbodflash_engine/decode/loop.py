@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from turbodflash_engine.decode.accept import Chooser, Verdict, accept
 from turbodflash_engine.decode.drafting import Clock, Drafting
 from turbodflash_engine.decode.guess import NOTHING, Guess
 from turbodflash_engine.decode.stop import Ending
-from turbodflash_engine.decode.target import Cache, Logits, Output, Target, Trial
+from turbodflash_engine.decode.target import Cache, Output, Target, Trial
+from turbodflash_engine.sampling.candidates import Candidates
+
+
+class Onlooker(Chooser, Protocol):
+    """A sampler that says what it must see of a pass."""
+
+    def look(self, rows: Output) -> Sequence[Candidates]:
+        """What of every row is needed to choose; it waits for the pass."""
 
 
 class Times(NamedTuple):
@@ -43,12 +51,12 @@ class Step(NamedTuple):
 def decode(
     model: Target,
     drafting: Drafting,
-    sampler: Chooser,
+    sampler: Onlooker,
     ending: Ending,
     history: list[int],
-    logits: Logits,
+    seen: Sequence[Candidates],
 ) -> Iterator[Step]:
-    """Continue `history`, which is in the cache and has `logits` [1, vocab] after its last token.
+    """Continue `history`, which is in the cache; `seen` is what the sampler saw of its last row.
 
     New tokens are appended to `history`; the cache holds all of it but the last one. Whether a
     step is complete is decided with its trial: the cache, the drafter and the history agree when
@@ -57,7 +65,7 @@ def decode(
     if ending.reason:
         return
     drafting.begin()
-    yield Step(accept(NOTHING, logits, sampler, ending, history).tokens, passed=False)
+    yield Step(accept(NOTHING, seen, sampler, ending, history).tokens, passed=False)
 
     drafter, rates = drafting.drafter, drafting.options.synth_rates
     while not ending.reason:
@@ -67,8 +75,9 @@ def decode(
         run, at = [history[-1], *guess.tokens], model.cache.length
         with model.cache.trial() as trial:
             output = model(run, len(run), drafter.taps, guess.parents)
+            seen = sampler.look(output)
             verified = watch.lap()
-            verdict = accept(guess, output.logits, sampler, ending, history, rates)
+            verdict = accept(guess, seen, sampler, ending, history, rates)
             _keep(trial, guess, verdict)
             rest = watch.lap()
             _observe(drafting, run, at, verdict.rows, output)

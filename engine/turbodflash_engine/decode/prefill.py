@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 
-from turbodflash_engine.decode.target import Logits, Target
+from turbodflash_engine.decode.target import Output, Target
 from turbodflash_engine.drafters._base import Drafter
 from turbodflash_engine.events import Progress
 
 
 def prefill(
     model: Target, drafter: Drafter, tokens: Sequence[int], chunk: int
-) -> Generator[Progress, None, Logits]:
-    """Feed the tokens, at least one, in passes of at most `chunk`; return the last row's logits.
+) -> Generator[Progress, None, Output]:
+    """Feed the tokens, at least one, in passes of at most `chunk`; return the last one's output.
 
     A prompt of several passes reports after each. Closing the generator there leaves the cache
     with the passes that are complete.
@@ -28,4 +28,4 @@ def prefill(
             drafter.observe(part, range(at, at + len(part)), output.taps, total - end)
         if total > chunk:
             yield Progress("prompt", end, total, "tokens")
-    return output.logits
+    return output

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-Logits = NDArray[np.float32]
+from turbodflash_engine.sampling.candidates import Largest
 
 
 class Trial(Protocol):
@@ -38,8 +38,11 @@ class Cache(Protocol):
 
 class Output(Protocol):
     @property
-    def logits(self) -> Logits:
+    def logits(self) -> NDArray[np.float32]:
         """[rows asked for, vocab], on the host."""
+
+    def largest(self, count: int, width: int) -> Largest | None:
+        """Of the first `width` logits of these rows; None where all are on the host already."""
 
     @property
     def taps(self) -> Sequence[Any]:

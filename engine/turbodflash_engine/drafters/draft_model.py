@@ -8,13 +8,13 @@ from typing import NamedTuple
 from turbodflash_engine import plugins
 from turbodflash_engine.cache import KVShape
 from turbodflash_engine.drafters._base import Draft, Drafter, FileKind, Rows, Setting, threads_of
-from turbodflash_engine.drafters._chain import UNTRAINED, Chain, largest
+from turbodflash_engine.drafters._chain import UNTRAINED, Chain, Floats, Ids, largest
 from turbodflash_engine.drafters._guesses import looked_at
 from turbodflash_engine.errors import BadModel
 from turbodflash_engine.layers.rope import RopeOverrides
 from turbodflash_engine.layers.tensors import Layout, Tensors
 from turbodflash_engine.metadata import Metadata
-from turbodflash_engine.models._base import Architecture, Config, Form, Model, Shared
+from turbodflash_engine.models._base import Architecture, Config, Form, Model, Output, Shared
 from turbodflash_engine.models._placement import Placement
 from turbodflash_engine.options import SpecOptions
 
@@ -85,9 +85,9 @@ class DraftModel:
         read: list[int] = []
         with self._model.cache.trial() as trial:
             while run:
-                logits = self._model(run).logits[0, : self._vocabulary]
+                output = self._model(run)
                 read += run
-                token = chain.add(*largest(logits, self._looked_at))
+                token = chain.add(*self._best(output))
                 run = [] if token is None or len(chain) == width else [token]
             trial.keep(len(read))
         self._behind, self._ahead = [], read[len(self._behind) :]
@@ -114,6 +114,13 @@ class DraftModel:
         del self._behind[max(length - cached, 0) :]
         self._model.cache.truncate(min(length, cached))
         self._observed = length
+
+    def _best(self, output: Output) -> tuple[Floats, Ids]:
+        """The largest of the only row's logits, and their ids."""
+        found = output.largest(self._looked_at, self._vocabulary)
+        if found is None:
+            return largest(output.logits[0, : self._vocabulary], self._looked_at)
+        return found.values[0], found.ids[0]
 
     def _forget_ahead(self) -> None:
         if self._ahead:

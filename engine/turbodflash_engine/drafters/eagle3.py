@@ -123,8 +123,8 @@ class Eagle3:
         self._waiting.leave_last()
 
     def _chosen(self, chain: Chain, row: _Row) -> int | None:
-        ids = self._device.read(row.ids)[0]
-        return chain.add(self._device.read(row.values)[0], self._words.tokens(ids))
+        values, ids = self._device.read_all((row.values, row.ids))
+        return chain.add(values[0], self._words.tokens(ids[0]))
 
     def _pairs_of(self, tokens: Sequence[int], position: int) -> tuple[Ids, Ids]:
         """Tokens of pairs, and where the pairs stand, the first at `position`."""

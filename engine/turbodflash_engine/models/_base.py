@@ -10,25 +10,36 @@ from numpy.typing import NDArray
 
 from turbodflash_engine.cache import Cache, CacheTypes, KVShape
 from turbodflash_engine.layers.rope import RopeOverrides
+from turbodflash_engine.layers.scores import Scores
 from turbodflash_engine.layers.steps import AS_THE_DEVICE, Threads
 from turbodflash_engine.layers.tables import Table
 from turbodflash_engine.layers.tensors import Layout, Tensors
 from turbodflash_engine.metadata import Metadata
 from turbodflash_engine.models._placement import Placement
+from turbodflash_engine.sampling.candidates import Largest
 from turbodflash_kernels.device import Device
 from turbodflash_kernels.op import Array
 
 
 class Output(NamedTuple):
-    """Both hold until the model is called again.
+    """What a pass gives; it holds until the model is called again.
 
-    logits: f32[rows, vocabulary] on the host, of the last rows.
+    scores: the logits of the last rows, wherever they are.
     taps: for each layer asked for, f32[n, width]: the residual stream entering it, on the device
     of that layer.
     """
 
-    logits: NDArray[np.float32]
+    scores: Scores
     taps: tuple[Array, ...]
+
+    @property
+    def logits(self) -> NDArray[np.float32]:
+        """f32[rows, vocabulary] on the host, of the last rows."""
+        return self.scores.all()
+
+    def largest(self, count: int, width: int) -> Largest | None:
+        """Of the first `width` logits of these rows; None where all are on the host already."""
+        return self.scores.largest(count, width)
 
 
 class Shared(NamedTuple):

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from turbodflash_engine.cache import Cache
+from turbodflash_engine.layers.scores import Scores
 from turbodflash_engine.layers.steps import AS_THE_DEVICE, Threads
 from turbodflash_engine.models._base import Output, Shared
 from turbodflash_engine.models._placement import Placement
@@ -62,14 +62,16 @@ class Decoder:
         self.cache.reserve(count)
         shape = Shape(count, max(logits, 1), tuple(taps), parents is not None)
         places = _places(self.cache.length, count, parents)
-        rows: NDArray[Any] = np.array(tokens, np.int32)
-        tapped: dict[int, Array] = {}
-        for stage in self._stages:
-            passed = stage(shape, rows, places)
-            rows = stage.device.read(passed.x)
+        stage, *others = self._stages
+        passed = stage(shape, np.array(tokens, np.int32), places)
+        tapped = dict(passed.taps)
+        for following in others:
+            passed = following(shape, stage.device.read(passed.x), places)
             tapped |= passed.taps
+            stage = following
         self.cache.advance(count)
-        return Output(rows[len(rows) - logits :], tuple(tapped[tap] for tap in taps))
+        scores = Scores(stage.device, passed.x[shape.logits - logits :])
+        return Output(scores, tuple(tapped[tap] for tap in taps))
 
     def _check(self, tokens: Sequence[int], logits: int, taps: tuple[int, ...]) -> None:
         if not len(tokens):

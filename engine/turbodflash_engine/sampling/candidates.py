@@ -47,6 +47,13 @@ class Candidates(NamedTuple):
         return rows, self.ids[rows] == tokens
 
 
+class Largest(NamedTuple):
+    """The k largest logits of some rows, descending, of equals the lowest id first: [n, k]."""
+
+    values: NDArray[np.float32]
+    ids: NDArray[np.int32]
+
+
 def ranked(candidates: Candidates) -> Candidates:
     """All candidates by descending logit; of equals the lower id comes first."""
     ids, logits, order = candidates

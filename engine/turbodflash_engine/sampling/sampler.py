@@ -12,9 +12,12 @@ from numpy.typing import NDArray
 from turbodflash_engine.errors import BadUsage, TurbodflashError
 from turbodflash_engine.options import SampleOptions
 from turbodflash_engine.sampling import chain, mirostat
-from turbodflash_engine.sampling.candidates import Candidates, Ids, Reals
+from turbodflash_engine.sampling.candidates import Candidates, Ids, Largest, ranked
 from turbodflash_engine.sampling.dry import Breakers, Spelling, breakers_of
 from turbodflash_engine.sampling.noise import Stream, uniform
+
+MOST_SEEN = 64
+"""More of the largest logits are not looked for: then all are looked at."""
 
 
 class Vocabulary(Spelling, Protocol):
@@ -29,10 +32,21 @@ class Vocabulary(Spelling, Protocol):
         """Tokens that must never be generated."""
 
 
+class Rows(Protocol):
+    """Logits of some rows, wherever they are."""
+
+    @property
+    def logits(self) -> NDArray[np.float32]:
+        """All of them: [rows, vocab]."""
+
+    def largest(self, count: int, width: int) -> Largest | None:
+        """Of the first `width` of every row; None where it is no less work to have them all."""
+
+
 class Sampler:
     """Chooses tokens as `options` say, on a resolved `seed`.
 
-    With mirostat off, `sample` is a function of its arguments. With mirostat on, `mu` moves with
+    With mirostat off, `choose` is a function of its arguments. With mirostat on, `mu` moves with
     every call: call it once for each token of the text, in the order of the text.
     """
 
@@ -48,26 +62,64 @@ class Sampler:
         else:
             self._links = chain.chain(options, _breakers(options, vocabulary))
         self._all: Ids = np.arange(vocabulary.vocab_size)
+        self._enough = self._how_many_decide()
 
     def sample(self, logits: NDArray[np.float32], position: int, history: Sequence[int]) -> int:
-        """The token at `position`, given its logits [vocab] and all tokens before it.
+        """The token at `position`, given its logits [vocab] and all tokens before it."""
+        return self.choose(self._whole(logits), position, history)
 
-        Logits past the vocabulary (a table padded to a round size) are not looked at.
-        """
-        logits = logits[: len(self._all)]
+    def look(self, rows: Rows) -> list[Candidates]:
+        """For `choose`: of every row all that can have a say, and no more where that is cheaper."""
+        largest = rows.largest(self._enough, len(self._all)) if self._enough else None
+        if largest is None:
+            return [self._whole(logits) for logits in rows.logits]
+        ids = largest.ids.astype(np.int64)
+        return [Candidates(*row, "logit") for row in zip(ids, largest.values, strict=True)]
+
+    def choose(self, seen: Candidates, position: int, history: Sequence[int]) -> int:
+        """The token at `position`, given what `look` saw and all tokens before it."""
         if self._greedy:
-            return self._best(logits, position)
+            return self._best(seen, position)
         if len(self._biased):
-            logits = logits.copy()
-            logits[self._biased] += self._bias
-        _check(logits.max(), position)
+            seen = self._with_biases(seen)
+        _check(seen.logits.max(), position)
         place = chain.Place(history, position, self.seed)
         with np.errstate(over="ignore"):  # a penalty may be large enough to forbid a token
-            candidates = self.candidates(logits, place)
+            candidates = self.candidates(seen, place)
         return self._draw(candidates, place)
 
-    def _best(self, logits: NDArray[np.float32], position: int) -> int:
+    def _how_many_decide(self) -> int:
+        """Of the largest logits so many are enough; 0 if others may have a say.
+
+        Biases that only lower can change the order of as many tokens as have one.
+        """
+        first = chain.active(self._options)[:1]
+        if self._greedy:
+            best = 1
+        elif first == ("top_k",) and not self._options.mirostat:
+            best = self._options.top_k
+        else:
+            return 0
+        count = min(best + len(self._biased), len(self._all))
+        return count if count <= MOST_SEEN and (self._bias <= 0).all() else 0
+
+    def _whole(self, logits: NDArray[np.float32]) -> Candidates:
+        """All tokens. Logits past the vocabulary (of a table padded to a round size) are none's."""
+        return Candidates(self._all, logits[: len(self._all)])
+
+    def _with_biases(self, seen: Candidates) -> Candidates:
+        rows, there = seen.rows_of(self._biased)
+        logits = seen.logits.copy()
+        logits[rows[there]] += self._bias[there]
+        return seen.adjusted(logits)
+
+    def _best(self, seen: Candidates, position: int) -> int:
         """The first of the largest; biases are lent to the logits, a copy would cost more."""
+        if seen.order != "id":
+            seen = ranked(self._with_biases(seen))
+            _check(seen.logits[0], position)
+            return int(seen.ids[0])
+        logits = seen.logits
         lent = logits[self._biased]
         logits[self._biased] = lent + self._bias
         best = int(logits.argmax())
@@ -76,13 +128,13 @@ class Sampler:
         _check(peak, position)
         return best
 
-    def candidates(self, logits: Reals, place: chain.Place) -> Candidates:
-        """What the chain leaves to draw from, before any bias."""
-        left = Candidates(self._all, logits)
+    def candidates(self, seen: Candidates, place: chain.Place) -> Candidates:
+        """What the chain leaves of these to draw from, before any bias."""
+        left = seen
         for link in self._links:
             left = link(left, place)
         if self._options.mirostat == 1:
-            return mirostat.version_1(left, self.mu, len(logits))
+            return mirostat.version_1(left, self.mu, len(seen.ids))
         if self._options.mirostat == 2:
             return mirostat.version_2(left, self.mu)
         return left

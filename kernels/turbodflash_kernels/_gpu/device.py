@@ -63,6 +63,7 @@ class GpuDevice(Device):
 
     name: ClassVar[str] = "gpu"
     implementations: ClassVar[tuple[str, ...]] = ("gpu",)
+    apart: ClassVar[bool] = True
 
     def __init__(
         self, card: Card, place: torch.device, launch: Launch, graphs: bool = True
