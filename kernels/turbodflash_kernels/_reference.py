@@ -87,7 +87,7 @@ class ReferenceDevice(Device):
         rest = (positions, kv_heads, self.poison)
         return ReferenceKV(kind.empty(format_k, *rest), kind.empty(format_v, *rest))
 
-    def capture(self, step: Callable[[], T], threads: int = 0) -> Callable[[], T]:
+    def capture(self, step: Callable[[], T], threads: int = 0, rows: int = 1) -> Callable[[], T]:
         return step
 
     def _precise(self, dtype: DTypeLike) -> np.dtype[Any]:

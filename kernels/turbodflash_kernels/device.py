@@ -205,15 +205,17 @@ class Device(ABC):
         raise NoDevice(f"the {self.name} device cannot be measured", hint="use the cpu device")
 
     @abstractmethod
-    def capture(self, step: Callable[[], T], threads: int = 0) -> Callable[[], T]:
+    def capture(self, step: Callable[[], T], threads: int = 0, rows: int = 1) -> Callable[[], T]:
         """Record the ops of `step`; calling the result runs them and returns what `step` returned.
 
         threads: how many of its threads a device may use for them; 0 means as many as it thinks
         best. The numbers are the same with any.
+        rows: how many rows most of its ops are about; a device may find that recording many of
+        them is not worth it.
 
-        `step` is called with its input buffers in place (see `write`); between two runs only the
-        contents of input buffers change. The arrays it returns hold their values until the next
-        run of anything captured.
+        `step` is called, once or more often, with its input buffers in place (see `write`); between
+        two runs only the contents of input buffers change. It returns arrays, or tuples, lists and
+        dictionaries of them; they hold their values until the next run of anything captured.
         """
 
 

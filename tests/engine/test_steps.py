@@ -30,9 +30,9 @@ class Counting(ReferenceDevice):
         super().__init__()
         self.threads: list[int] = []
 
-    def capture(self, step: Callable[[], T], threads: int = 0) -> Callable[[], T]:
+    def capture(self, step: Callable[[], T], threads: int = 0, rows: int = 1) -> Callable[[], T]:
         self.threads.append(threads)
-        return super().capture(step, threads)
+        return super().capture(step, threads, rows)
 
 
 def ids(*tokens: int) -> NDArray[np.int32]:

@@ -70,6 +70,7 @@ class Steps(Generic[Key, Result]):
 
     def _captured(self, key: Key, inputs: tuple[NDArray[Any], ...]) -> _Captured[Result]:
         buffers = tuple(self._device.upload(values) for values in inputs)
-        threads = self._threads.few if len(inputs[0]) <= FEW_ROWS else self._threads.wide
-        run = self._device.capture(lambda: self._step(key, *buffers), threads)
+        rows = len(inputs[0])
+        threads = self._threads.few if rows <= FEW_ROWS else self._threads.wide
+        run = self._device.capture(lambda: self._step(key, *buffers), threads, rows)
         return _Captured(buffers, run)

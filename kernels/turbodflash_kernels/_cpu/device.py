@@ -181,7 +181,7 @@ class CpuDevice(Device):
             tape, many, _ = self._take()
             self._play(tape, many)
 
-    def capture(self, step: Callable[[], T], threads: int = 0) -> Callable[[], T]:
+    def capture(self, step: Callable[[], T], threads: int = 0, rows: int = 1) -> Callable[[], T]:
         with self._fresh_tape():
             result = step()
             tape, many, kept = self._take()

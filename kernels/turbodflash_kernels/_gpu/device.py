@@ -16,7 +16,9 @@ from numpy.typing import DTypeLike, NDArray
 
 from turbodflash_kernels._gpu import kv, weight
 from turbodflash_kernels._gpu.ceilings import GpuProbe
-from turbodflash_kernels._gpu.launching import Launch, Recorder, launch_now
+from turbodflash_kernels._gpu.counters import Counters
+from turbodflash_kernels._gpu.graphs import CudaGraphs, Record, Replayed
+from turbodflash_kernels._gpu.launching import Launch, Recorder, launch_now, launching_on
 from turbodflash_kernels.device import Device
 from turbodflash_kernels.errors import NoDevice
 from turbodflash_kernels.kv import HeadFormat
@@ -69,7 +71,11 @@ class GpuDevice(Device):
         self, card: Card, place: torch.device, launch: Launch, graphs: bool = True
     ) -> None:
         """graphs: captured passes may run as CUDA graphs."""
-        self.card, self.place, self.launch, self.graphs = card, place, launch, graphs
+        self.card, self.place, self.launch = card, place, launch
+        self.counters = Counters(place)
+        self.record: Record | None = None
+        if graphs and place.type == "cuda":
+            self.record = CudaGraphs(place, self.counters.clear)
 
     @classmethod
     def open(cls, index: int = 0, graphs: bool = True) -> GpuDevice:
@@ -88,7 +94,7 @@ class GpuDevice(Device):
             found.multi_processor_count,
             found.shared_memory_per_block_optin,
         )
-        return cls(card, torch.device("cuda", index), launch_now, graphs)
+        return cls(card, torch.device("cuda", index), launching_on(index), graphs)
 
     @classmethod
     def compiling(cls, capability: int) -> tuple[GpuDevice, Recorder]:
@@ -137,12 +143,24 @@ class GpuDevice(Device):
         return host if self.place.type == "cpu" else host.to(self.place)
 
     def read(self, array: torch.Tensor) -> NDArray[Any]:
+        return self.read_all([array])[0]
+
+    def read_all(self, arrays: Sequence[torch.Tensor]) -> list[NDArray[Any]]:
         if not self.computes:
-            return np.zeros(array.shape, torch.empty(0, dtype=array.dtype).numpy().dtype)
-        return array.cpu().numpy()
+            return [torch.zeros(array.shape, dtype=array.dtype).numpy() for array in arrays]
+        if self.interprets:
+            return [array.numpy() for array in arrays]
+        copies = [torch.empty(a.shape, dtype=a.dtype, pin_memory=True) for a in arrays]
+        for copy, array in zip(copies, arrays, strict=True):
+            copy.copy_(array, non_blocking=True)
+        torch.cuda.current_stream(self.place).synchronize()
+        return [copy.numpy() for copy in copies]
 
     def write(self, array: torch.Tensor, values: NDArray[Any]) -> None:
-        array.copy_(torch.from_numpy(np.ascontiguousarray(values)))
+        host = torch.from_numpy(np.ascontiguousarray(values))
+        if self.place.type == "cuda":
+            host = host.pin_memory()  # held by torch until it has been copied
+        array.copy_(host, non_blocking=True)
 
     def copy(self, target: torch.Tensor, source: torch.Tensor) -> None:
         target.copy_(source)
@@ -164,8 +182,11 @@ class GpuDevice(Device):
 
     # -- recording -------------------------------------------------------------------------------
 
-    def capture(self, step: Callable[[], T], threads: int = 0) -> Callable[[], T]:
-        return step
+    def capture(self, step: Callable[[], T], threads: int = 0, rows: int = 1) -> Callable[[], T]:
+        """A graph, for few rows: where there are many, the card is slower than whoever launches."""
+        if self.record is None or rows > FEW_ROWS:
+            return step
+        return Replayed(step, self.record)
 
 
 def interpreting() -> bool:

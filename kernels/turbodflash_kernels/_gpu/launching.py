@@ -35,6 +35,18 @@ def launch_now(
     kernel[grid](*args, **constants, num_warps=warps, num_stages=stages, enable_fp_fusion=False)
 
 
+def launching_on(index: int) -> Launch:
+    """The way to launch on a card that may not be the one torch takes by itself."""
+
+    def launch(
+        kernel: Any, grid: Grid, *args: Any, warps: int, stages: int, **constants: Any
+    ) -> None:
+        with torch.cuda.device(index):
+            launch_now(kernel, grid, *args, warps=warps, stages=stages, **constants)
+
+    return launch if index else launch_now
+
+
 class Recorded(NamedTuple):
     """All that decides what a kernel is compiled to, save the target.
 

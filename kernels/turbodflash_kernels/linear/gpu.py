@@ -445,7 +445,7 @@ class _Product:
         self.part: PackedPart = weight.parts[index]
         self.halves = self.part.format.dense != "f32"
         blocks = triton.cdiv(self.part.rows, NARROW.columns)
-        self.counters = device.zeros((blocks,), np.int32)
+        self.counters = device.counters.take(blocks)
         self.kernel, self.arrays, self.step, self.constants = _kernel(device, self.part)
 
     def __call__(
