@@ -115,3 +115,12 @@ def test_a_section_that_is_not_there_is_named():
     done = run("gpu_check.py", "--only", "opps")
     assert done.returncode == 2
     assert "no section 'opps'; there are ops, rows, recorded" in done.stderr
+
+
+def test_a_plan_is_compared_with_what_is_taken(model):
+    done = run("check_plan.py", model, "-c", "256")
+    assert done.returncode == 0, done.stderr
+    figures = json.loads(done.stdout)
+    assert figures["tokens"] == 255
+    assert figures["process"] > 0
+    assert figures["planned"] > 4 * figures["tokens"]

@@ -128,6 +128,7 @@ def draft_needs(
             fixed=round(SLACK * FLOAT * rows * config.scratch_values) + guesses,
             per_position=FLOAT * target.partial_values * (widths - 1) / KEYS_APART,
         ),
+        host=TOKEN * _length(draft.file.metadata, "tokens"),  # compared with the model's
     )
 
 
@@ -143,7 +144,10 @@ def _packed_twice(draft: DraftFile, weights: Mapping[str, int]) -> tuple[Piece, 
 
 def tokenizer_bytes(meta: Metadata) -> int:
     """Of the tokenizer that a file's metadata becomes."""
-    arrays: dict[str, Any] = dict(meta.root.items())
-    tokens = arrays.get("tokenizer.ggml.tokens", ())
-    merges = arrays.get("tokenizer.ggml.merges", ())
-    return TOKEN * len(tokens) + MERGE * len(merges)
+    return TOKEN * _length(meta, "tokens") + MERGE * _length(meta, "merges")
+
+
+def _length(meta: Metadata, array: str) -> int:
+    """Of an array of the tokenizer; nothing of it is decoded."""
+    found: dict[str, Any] = dict(meta.root.items())
+    return len(found.get(f"tokenizer.ggml.{array}", ()))
