@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -155,6 +156,19 @@ class TestSweep:
         assert refused.found is None
         assert "q7_7" in refused.refused
         assert {"perplexity f16", "perplexity f32"} <= {each.stage for each in told}
+
+    def test_one_model_is_in_memory_at_a_time(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        alive: list[weakref.ref[Any]] = []
+
+        def load_one(*asked: Any) -> Any:
+            assert not [each for each in alive if each()]
+            loaded = load(*asked)
+            alive.append(weakref.ref(loaded.model))
+            return loaded
+
+        monkeypatch.setattr("turbodflash_engine.perplexity.measure.load", load_one)
+        sweep_cache_types(options(), TEXT, replace(CHUNKS, chunks=1), [("f32", "f32")] * 2)
+        assert len(alive) == 2
 
     def test_what_stops_f16_stops_all(self) -> None:
         with pytest.raises(BadUsage, match=r"the text has .* tokens; one chunk has 512"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -81,6 +82,7 @@ def _measured(
     types: Types,
     progress: Report | None,
 ) -> SweepRow:
+    gc.collect()  # the model before is a ring of references: as large as this one, and done with
     row = SweepRow(*types, None)
     with_types = replace(options, cache_type_k=types[0], cache_type_v=types[1])
     found = measure_perplexity(with_types, text, asked, progress, stage=f"perplexity {row.name}")
