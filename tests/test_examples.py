@@ -20,8 +20,10 @@ from turbodflash_cli.bench_drafting import bench_prompts
 ROOT = Path(__file__).parents[1]
 
 
-def run(*words: str) -> subprocess.CompletedProcess[str]:
-    folders = os.pathsep.join(str(ROOT / folder) for folder in (".", "engine", "kernels"))
+def run(*words: str, beside: Path | None = None) -> subprocess.CompletedProcess[str]:
+    """Run an example. beside: a folder whose modules it may import."""
+    roots = [ROOT / folder for folder in (".", "engine", "kernels")]
+    folders = os.pathsep.join(str(root) for root in ([beside] if beside else []) + roots)
     return subprocess.run(
         [sys.executable, *words],
         cwd=ROOT / "examples",
@@ -58,6 +60,38 @@ def test_the_comparison_says_what_it_lacks(model, tmp_path):
     done = run("compare_llama_cpp.py", "-m", model, "--llama-python", str(bare))
     assert done.returncode == 1
     assert "pip install llama-cpp-python" in done.stderr
+
+
+UNDECIDED = """
+import numpy
+
+GGML_TYPE_Q8_0 = 8
+
+class Llama:
+    def __init__(self, model, *, type_k, **more):
+        assert type_k == 8
+        self.scores = numpy.zeros((32, 300))
+
+    def tokenize(self, text, **more):
+        return list(text)
+
+    def reset(self):
+        pass
+
+    def eval(self, tokens):
+        assert len(tokens) == 32
+"""
+
+
+def test_the_other_programs_perplexity_is_taken_from_its_logits(tmp_path):
+    (tmp_path / "llama_cpp.py").write_text(UNDECIDED)
+    (tmp_path / "text").write_text("some text, " * 12)
+    words = ["x.gguf", str(tmp_path / "text"), "-c", "32", "--chunks", "2", "--cache-type", "q8_0"]
+    done = run("perplexity_llama_cpp.py", *words, beside=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == [
+        *("[1]300.0000", "[2]300.0000", "Final estimate: PPL = 300.0000 +/- 0.00000")
+    ]
 
 
 def test_a_hopeless_draft_is_the_same_file_with_other_weights(tmp_path):
