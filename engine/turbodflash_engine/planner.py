@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from turbodflash_engine.cache import CacheTypes, type_names
 from turbodflash_engine.devices import Devices, choose, room_of, wish_of
 from turbodflash_engine.errors import DoesNotFit
 from turbodflash_engine.memory import (
@@ -80,7 +81,8 @@ def plan_files(options: LoadOptions, card: Card | None = None) -> Planned:
         room, called = Room(room.host, card.free, has_card=True), card.name
     with open_files(options) as files:
         load = needs_of(files, options, device)
-        config = files.model.config
+        config, types = files.model.config, CacheTypes.of_model(options)
+        type_k, type_v = type_names(types.of_layers(config.kv_shapes))
         wish = wish_of(options, choice, config.context)
         if card is not None:
             wish = _for_card(wish, options)
@@ -93,8 +95,8 @@ def plan_files(options: LoadOptions, card: Card | None = None) -> Planned:
             card=called,
             context=plan.context,
             trained_context=config.context,
-            cache_type_k=options.cache_type_k,
-            cache_type_v=options.cache_type_v,
+            cache_type_k=type_k,
+            cache_type_v=type_v,
             layers=config.layers,
             gpu_layers=plan.split.layers,
             shares=plan.shares,
@@ -102,7 +104,7 @@ def plan_files(options: LoadOptions, card: Card | None = None) -> Planned:
             missing=lacking(load, plan.context, plan.split, room),
             largest_context=largest_context(load, plan.split, room, longest),
             changes=tuple(proposals),
-            notes=plan.notes,
+            notes=plan.notes + types.notes(config.kv_shapes),
         )
 
 

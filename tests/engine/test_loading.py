@@ -12,7 +12,7 @@ import pytest
 
 from tests.engine.tiny_models import golden, path_of
 from turbodflash_engine import devices
-from turbodflash_engine.errors import BadModel, DoesNotFit, Unknown
+from turbodflash_engine.errors import BadModel, BadUsage, DoesNotFit, Unknown
 from turbodflash_engine.events import Progress
 from turbodflash_engine.loading import load
 from turbodflash_engine.options import LoadOptions
@@ -49,6 +49,31 @@ def test_what_is_known_of_a_loaded_model() -> None:
     assert info.memory.cache == loaded.model.cache.nbytes == 256 * 4 * 32 * (2 + 4)
     assert info.memory.weights == 4 * info.parameters
     assert loaded.tokenizer.vocab_size == loaded.model.vocabulary == 512
+
+
+@pytest.mark.parametrize("device", ["reference", "cpu"])
+@pytest.mark.parametrize(
+    ("k", "v", "protect"), [("q8_0", "turbo4", "none"), ("turbo3", "turbo3", "auto")]
+)
+def test_a_cache_of_any_types_takes_what_was_planned(
+    device: str, k: str, v: str, protect: str
+) -> None:
+    loaded = load(options(cache_type_k=k, cache_type_v=v, kv_protect=protect, device=device))
+    info = loaded.info
+    assert info.memory.cache == loaded.model.cache.nbytes == 256 * info.cache_row_bytes
+    assert (info.cache_type_k, info.cache_type_v, info.cache_rotated) == (k, v, False)
+    assert any(f"{v} fills heads of 16 numbers up to 128" in note for note in info.notes)
+
+
+def test_ends_that_are_kept_show_in_the_types() -> None:
+    info = load(options(path_of("qwen3"), cache_type_v="turbo2", kv_protect="boundary")).info
+    assert info.cache_type_v == "turbo2"
+    assert any("of 6 attention layers none are kept apart" in note for note in info.notes)
+
+
+def test_heads_that_cannot_be_rotated_stop_loading_with_their_layer() -> None:
+    with pytest.raises(BadUsage, match="layer 0 cannot be stored as asked: heads of 16 numbers"):
+        load(options(cache_type_k="q4_0", kv_rotate="on"))
 
 
 def test_a_loaded_model_is_warm_and_empty() -> None:
