@@ -21,6 +21,8 @@ from turbodflash_engine.memory.placing import (
 STEP = 256  # contexts are whole multiples of it
 LEAST_CONTEXT = 4096  # before a context is cut further, layers leave the card
 
+ROUNDED_DOWN = 0.95  # a size that is recommended leaves something over
+
 AUTO = -1
 """As many layers on the card as fit."""
 
@@ -138,7 +140,8 @@ def rounded(context: int) -> int:
 
 
 def gib(nbytes: float) -> str:
-    return f"{nbytes / 2**30:.1f} GiB"
+    """In GiB; of a little, in MiB."""
+    return f"{nbytes / 2**30:.1f} GiB" if nbytes >= 2**30 / 10 else f"{nbytes / 2**20:.0f} MiB"
 
 
 def splits(load: Load, wish: Wish, room: Room) -> list[Split]:
@@ -211,4 +214,14 @@ def changes(load: Load, wish: Wish, room: Room, cheaper: tuple[Alternative, ...]
                 break
     if load.draft and next(_fitting(Load(load.model), wish, room), None):
         found.append("no draft")
-    return found
+    return [*found, *_smaller_file(load, wish.least, split, room)]
+
+
+def _smaller_file(load: Load, context: int, split: Split, room: Room) -> Iterator[str]:
+    """The size of a file of the same model that would do, where there is one."""
+    found, missing = shares(load, context, split), lacking(load, context, split, room)
+    kept = {
+        place: memory_of(found, "model", place).weights - lacks for place, lacks in missing.items()
+    }
+    if all(kept[place] > 0 for place, lacks in missing.items() if lacks):
+        yield f"a file of this model of at most {gib(sum(kept.values()) * ROUNDED_DOWN)}"
