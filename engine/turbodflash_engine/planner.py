@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from turbodflash_engine.cache import CacheTypes, type_names
@@ -116,7 +117,7 @@ def _for_card(wish: Wish, options: LoadOptions) -> Wish:
 
 
 def _plan(
-    load: Load, wish: Wish, room: Room, cheaper: tuple[Alternative, ...]
+    load: Load, wish: Wish, room: Room, cheaper: Iterable[Alternative]
 ) -> tuple[Plan, list[str]]:
     """The plan and nothing to change, or what it would be and what would make it fit."""
     try:

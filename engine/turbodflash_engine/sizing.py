@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -59,9 +59,9 @@ def needs_of(files: Files, options: LoadOptions, device: Device) -> Load:
     )
 
 
-def cheaper_caches(files: Files, options: LoadOptions, device: Device) -> tuple[Alternative, ...]:
+def cheaper_caches(files: Files, options: LoadOptions, device: Device) -> Iterator[Alternative]:
     """The same load with smaller types of keys and values, the most faithful first."""
-    least, found = _cache(needs_of(files, options, device)), []
+    least = _cache(needs_of(files, options, device))
     for name in CHEAPER_CACHES:
         try:
             other = replace(options, cache_type_k=name, cache_type_v=name)
@@ -70,8 +70,7 @@ def cheaper_caches(files: Files, options: LoadOptions, device: Device) -> tuple[
             continue
         if _cache(load) < least:
             least = _cache(load)
-            found.append(Alternative(f"-ctk {name} -ctv {name}", load))
-    return tuple(found)
+            yield Alternative(f"-ctk {name} -ctv {name}", load)
 
 
 def model_needs(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from turbodflash_engine.errors import DoesNotFit
@@ -87,10 +87,10 @@ class Plan(NamedTuple):
         return memory_of(self.shares, "draft")
 
 
-def plan_memory(load: Load, wish: Wish, room: Room, cheaper: tuple[Alternative, ...] = ()) -> Plan:
+def plan_memory(load: Load, wish: Wish, room: Room, cheaper: Iterable[Alternative] = ()) -> Plan:
     """How much goes where. Raises DoesNotFit, and says what would fit.
 
-    cheaper: what may be proposed when it does not, the least harmful first.
+    cheaper: what may be proposed when it does not, the least harmful first; looked at only then.
     """
     found = next(_fitting(load, wish, room), None)
     if found is None:
@@ -173,7 +173,7 @@ def _notes_on_training(context: int, trained: int) -> tuple[str, ...]:
     )
 
 
-def _refusal(load: Load, wish: Wish, room: Room, cheaper: tuple[Alternative, ...]) -> DoesNotFit:
+def _refusal(load: Load, wish: Wish, room: Room, cheaper: Iterable[Alternative]) -> DoesNotFit:
     split = splits(load, wish, room)[0]
     context = wish.wanted if wish.context or not wish.fit else STEP
     found = shares(load, context, split)
@@ -191,12 +191,12 @@ def _refusal(load: Load, wish: Wish, room: Room, cheaper: tuple[Alternative, ...
     )
 
 
-def _advice(load: Load, wish: Wish, room: Room, cheaper: tuple[Alternative, ...]) -> str:
+def _advice(load: Load, wish: Wish, room: Room, cheaper: Iterable[Alternative]) -> str:
     found = changes(load, wish, room, cheaper)
     return f"{' or '.join(found[:2])} fits" if found else "use a smaller file of this model"
 
 
-def changes(load: Load, wish: Wish, room: Room, cheaper: tuple[Alternative, ...] = ()) -> list[str]:
+def changes(load: Load, wish: Wish, room: Room, cheaper: Iterable[Alternative] = ()) -> list[str]:
     """The single changes that would make it fit, the least harmful first, as options."""
     split = splits(load, wish, room)[0]
     found = [
