@@ -27,7 +27,13 @@ from turbodflash_engine.drafters._first import FirstOf
 from turbodflash_engine.layers.tensors import ANY
 from turbodflash_engine.metadata import Metadata
 from turbodflash_engine.models._base import CachePlan, Model
-from turbodflash_engine.options import NgramModOptions, NgramOptions, SampleOptions, SpecOptions
+from turbodflash_engine.options import (
+    CACHE_TYPES,
+    NgramModOptions,
+    NgramOptions,
+    SampleOptions,
+    SpecOptions,
+)
 from turbodflash_engine.sampling import Sampler
 from turbodflash_kernels.device import Device, open_device
 
@@ -193,6 +199,18 @@ def test_a_tree_changes_no_bit(name: str, target: str, format: str) -> None:
     drafter = drafter_from_file(name, target, format, tree=16)
     for nodes in (1, 5, 16):
         bench(target, format).check(drafter, plain(target, format), tree=nodes)
+
+
+@pytest.mark.parametrize("name", ["tiny-dflash--qwen3", "tiny-eagle3--qwen3"])
+@pytest.mark.parametrize("format", sorted(set(CACHE_TYPES) - set(FORMATS)))
+def test_no_cache_type_lets_a_draft_change_a_bit(format: str, name: str) -> None:
+    """Of the model's cache and the draft's: chains of some widths, and trees."""
+    drafter = drafter_from_file(name, "qwen3", format)
+    for width in (1, 4, 7):
+        bench("qwen3", format).check(drafter, plain("qwen3", format), width=width)
+    bench("qwen3", format).check(
+        drafter_from_file(name, "qwen3", format, tree=16), plain("qwen3", format), tree=16
+    )
 
 
 @everywhere
