@@ -293,3 +293,34 @@ def test_layers_cannot_be_on_a_card_and_on_the_cpu() -> None:
             LoadOptions(path_of("llama"), device="cpu", gpu_layers=count)
         with pytest.raises(BadUsage, match="but the draft's device is the CPU"):
             SpecOptions(device="cpu", gpu_layers=count)
+
+
+# --- a card, interpreted: few layers and tokens, because each takes seconds ----------------------
+
+
+@pytest.mark.parametrize(("name", "on_card"), [("llama", 2), ("qwen3", 1)])
+def test_layers_on_a_card_say_what_they_say_on_the_cpu(name: str, on_card: int) -> None:
+    tokens = prompt(name)[:3]
+    expected = greedy(tiny(name, device("cpu")), tokens, 3)
+    assert greedy(tiny(name, divided("cpu", "gpu", name, on_card)), tokens, 3) == expected
+
+
+@pytest.mark.parametrize(
+    ("pair", "on_card", "draft_on"),
+    [
+        ("dflash--qwen3", 0, "gpu"),  # the draft alone is on the card
+        ("eagle3--qwen3", 0, "gpu"),
+        ("dflash--qwen3", 2, "cpu"),  # of its taps, the last layer's input is on the card
+    ],
+)
+def test_a_draft_across_a_card_changes_no_text(pair: str, on_card: int, draft_on: str) -> None:
+    model = tiny("qwen3", divided("cpu", "gpu", "qwen3", on_card))
+    there = device(draft_on)
+    drafter = across(draft_for(model, there, tensors_of(pair)), there, model.shared)
+    assert isinstance(drafter, Across)
+    text = prompt("qwen3")[:4]
+    read_prompt(model, drafter, text)
+    steps = [take_step(model, drafter, text, 2) for _ in range(2)]
+    assert all(step.draft for step in steps)
+    model.cache.truncate(0)
+    assert greedy(model, prompt("qwen3")[:4], len(text) - 4) == text[4:]

@@ -139,9 +139,10 @@ def pack(planar: Planar, place: torch.device) -> Packed:
 
 
 def _sent(values: np.ndarray, place: torch.device) -> torch.Tensor:
-    if values.dtype == np.uint16:  # bf16
-        return torch.from_numpy(np.ascontiguousarray(values).view(np.int16)).to(place)
-    return torch.from_numpy(np.ascontiguousarray(values)).to(place)
+    own = np.require(values, requirements=("C", "W"))  # a file's own bytes may only be read
+    if own.dtype == np.uint16:  # bf16
+        own = own.view(np.int16)
+    return torch.from_numpy(own).to(place)
 
 
 def _dense(values: torch.Tensor, format: Format) -> Packed:
