@@ -116,6 +116,7 @@ def test_the_prompts_for_repeating_are_prompts():
     ("device", "sections", "seconds"),
     [
         ("gpu", ("ops", "rows", "products"), 12),
+        ("gpu", ("passes",), 120),
         ("reference", ("recorded", "graphs", "lossless"), 12),
     ],
 )

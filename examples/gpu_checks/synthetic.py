@@ -61,9 +61,9 @@ class Shape:
 
 QWEN3_8B = Shape("Qwen3-8B", "Q4_K", 36, 4096, 12288, 32, 8, 128, 151_936)
 QWEN3_32B = Shape("Qwen3-32B", "Q5_K", 64, 5120, 25600, 64, 8, 128, 151_936)
-TOY = Shape("toy", "Q4_1", 2, 64, 64, 2, 1, 32, 512)
+TOY = Shape("toy", "Q4_1", 1, 32, 32, 2, 1, 32, 512)
 
-DRAFT_LAYERS, DRAFT_BLOCK, DRAFT_TAPS = 5, 16, 5
+DRAFT_LAYERS, DRAFT_TAPS, DRAFT_BLOCK, TOY_BLOCK = 5, 5, 16, 3
 
 
 class SyntheticDevice(GpuDevice):
@@ -125,12 +125,13 @@ def model_of(shape: Shape, device: GpuDevice, positions: int) -> Model:
 
 def draft_of(shape: Shape, device: GpuDevice, model: Model, positions: int) -> Drafter:
     """A DFlash draft of DRAFT_LAYERS layers like the model's own, with its tables."""
-    taps = np.unique(np.linspace(1, shape.layers - 1, DRAFT_TAPS, dtype=np.int32))
+    last = shape.layers - 1
+    taps = np.unique(np.linspace(min(1, last), last, DRAFT_TAPS, dtype=np.int32))
     layers = min(DRAFT_LAYERS, shape.layers)
     changes: Mapping[str, object] = {
         **shape.keys("dflash"),
         "dflash.block_count": layers,
-        "dflash.block_size": DRAFT_BLOCK,
+        "dflash.block_size": TOY_BLOCK if shape is TOY else DRAFT_BLOCK,
         "dflash.target_layers": taps,
     }
     values = dict(tensors_of("dflash--qwen3")[0].items()) | dict(changes)
