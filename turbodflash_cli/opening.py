@@ -99,7 +99,7 @@ def summary(session: Session) -> list[str]:
     """Model, memory and device in a few lines."""
     info = session.info
     memory = info.memory
-    rotated = ", rotated" * info.cache_rotated
+    rotated = " (rotated)" * info.cache_rotated
     return [
         f"model: {info.name} ({info.architecture} {info.file_type}, {size(info.file_bytes)},"
         f" {info.layers} layers, {info.parameters / 1e6:.1f} M parameters)",
