@@ -20,4 +20,4 @@ def _caller(arguments: int) -> Any:
     return intrinsic(f"call{arguments}", types.void, (types.int64,) * (arguments + 1), emit)
 
 
-call3, call4, call5 = _caller(3), _caller(4), _caller(5)
+call3, call4, call5, call7 = _caller(3), _caller(4), _caller(5), _caller(7)

@@ -13,8 +13,8 @@ from __future__ import annotations
 import numba
 import numpy as np
 
-from turbodflash_kernels._cpu.calls import call3, call5
-from turbodflash_kernels._cpu.chunk_words import SLAB
+from turbodflash_kernels._cpu.calls import call3, call5, call7
+from turbodflash_kernels._cpu.chunk_words import SCORE_BYTES, SLAB
 from turbodflash_kernels._cpu.kv_words import (
     CHUNK,
     DECODE_K,
@@ -22,9 +22,9 @@ from turbodflash_kernels._cpu.kv_words import (
     K_TILE,
     PIECES_K,
     PIECES_V,
+    SUM_K,
+    SUM_V,
     V_ROW,
-    WIDTH_K,
-    WIDTH_V,
 )
 from turbodflash_kernels._cpu.products import products
 from turbodflash_kernels._cpu.simd import (
@@ -45,7 +45,6 @@ from turbodflash_kernels._cpu.simd import (
 
 inline = numba.njit(error_model="numpy")
 QUERIES = 4  # queries that share the loads of keys and values
-SCORE_BYTES = 4 * CHUNK  # of one query
 LOWEST = np.float32(-np.inf)
 
 scores_of_4, scores_of_3 = products(4, 1, True), products(3, 2, True)
@@ -166,17 +165,19 @@ def ask_for(address, nbytes):
 
 
 @inline
-def chunk(kv, k, v, next_k, queries, count, bounds, space, partials, size):
+def chunk(kv, direct, k, v, next_k, queries, count, bounds, space, partials, size):
     """The partials of one chunk, at k and v, for `count` queries f32 [count, width_k], scaled.
 
     bounds: int64 [count, 2], the keys of the chunk that each query sees: first..seen-1, none if
     seen <= first. partials: `size` bytes apart. space: memory of the thread, see `space_bytes`.
+    direct: two words, kernels of direct_kernels for just so many queries, or 0.
     next_k: where the next chunk's keys lie, 0 if nobody will want them. Memory is asked for values
     while keys are at work, and for the next keys while values are: the processor alone overlaps too
     little of reading and computing.
     """
-    width_k, width_v = load_i64(kv + WIDTH_K), load_i64(kv + WIDTH_V)
+    width_k, width_v = load_i64(kv + SUM_K), load_i64(kv + SUM_V)
     tile, row = load_i64(kv + K_TILE), load_i64(kv + V_ROW)
+    scores_of, sums_of = load_i64(direct), load_i64(direct + 8)
     keys = space
     values = keys + 64 * 2 * width_k
     scores = values + 4 * SLAB * width_v
@@ -188,6 +189,9 @@ def chunk(kv, k, v, next_k, queries, count, bounds, space, partials, size):
     for i in range(begin, end, SLAB):
         ask_for(v + i * row, SLAB * row)
         at = k + i // 16 * tile
+        if scores_of != 0:
+            call5(scores_of, queries, at, tile, load_i64(kv + PIECES_K), scores + 4 * i)
+            continue
         call3(load_i64(kv + DECODE_K), at, load_i64(kv + PIECES_K), keys)
         call3(load_i64(kv + DECODE_K), at + tile, load_i64(kv + PIECES_K), keys + 64 * width_k)
         for j in range(0, count, QUERIES):
@@ -202,6 +206,10 @@ def chunk(kv, k, v, next_k, queries, count, bounds, space, partials, size):
         if next_k != 0:
             ask_for(next_k + i // 16 * tile, 2 * tile)
         rows = min(end - i, SLAB)
+        if sums_of != 0:
+            blocks = load_i64(kv + PIECES_V)
+            call7(sums_of, scores + 4 * i, v + i * row, row, rows, blocks, partials, size)
+            continue
         call5(load_i64(kv + DECODE_V), v + i * row, row, rows, load_i64(kv + PIECES_V), values)
         for j in range(0, count, QUERIES):
             seen = min(seen_by_any(bounds + 16 * j, min(QUERIES, count - j)), CHUNK) - i

@@ -3,6 +3,9 @@
 from turbodflash_kernels._cpu.kv_words import CHUNK
 
 MOST_QUERIES = 64  # that a chunk is decoded for at once
+SCORE_BYTES = 4 * CHUNK  # of one query
+DIRECT_TYPES = ("f16", "q8_0")  # what direct_kernels know, for
+MOST_DIRECT = 4  # queries
 SLAB = 32  # keys, or values, that are decoded together
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from llvmlite import ir
 
+from turbodflash_kernels._cpu import turbo_codes
 from turbodflash_kernels._cpu.codecs import PLAIN, Codes, codes_of
 from turbodflash_kernels._cpu.emit import (
     F16,
@@ -52,6 +53,8 @@ def build(name: str, *spec: Any) -> Any:
 
 
 def keys(type: str, isa: str) -> Any:
+    if type.startswith("turbo"):
+        return _turbo_keys(type, isa)
     block_bytes, numbers, emit = _kind(type, isa, tile=True)
 
     def blocks(builder: Builder, args: Values) -> None:
@@ -73,6 +76,8 @@ def keys(type: str, isa: str) -> Any:
 
 
 def values(type: str, isa: str) -> Any:
+    if type.startswith("turbo"):
+        return _turbo_values(type, isa)
     block_bytes, numbers, emit = _kind(type, isa, tile=False)
 
     def rows(builder: Builder, args: Values) -> None:
@@ -99,6 +104,43 @@ def values(type: str, isa: str) -> Any:
 
     def kernel(first, row_bytes, count, blocks, out):
         emit_all(first, row_bytes, count, blocks, out)
+
+    return kernel
+
+
+def _turbo_keys(type: str, isa: str) -> Any:
+    codes = codes_of(type)
+
+    def blocks(builder: Builder, args: Values) -> None:
+        tile, halves, out = args
+        turbo_codes.blocks(builder, isa, codes, tile, halves, out, tile=True)
+
+    emit_all = function(f"keys_{type}", 3, blocks)
+
+    def kernel(tile, halves, out):
+        emit_all(tile, halves, out)
+
+    return kernel
+
+
+def _turbo_values(type: str, isa: str) -> Any:
+    codes = codes_of(type)
+
+    def rows(builder: Builder, args: Values) -> None:
+        first, row_bytes, count, halves, out = args
+        row_floats = builder.mul(halves, I64(4 * turbo_codes.HALF))
+
+        def row(index: ir.Value) -> None:
+            at = builder.add(first, builder.mul(index, row_bytes))
+            to = builder.add(out, builder.mul(index, row_floats))
+            turbo_codes.blocks(builder, isa, codes, at, halves, to, tile=False)
+
+        repeat(builder, count, row)
+
+    emit_all = function(f"values_{type}", 5, rows)
+
+    def kernel(first, row_bytes, count, halves, out):
+        emit_all(first, row_bytes, count, halves, out)
 
     return kernel
 
@@ -145,8 +187,14 @@ def _plain_tile(builder: Builder, type: str, at: ir.Value, to: ir.Value) -> None
 
 
 def _scale(builder: Builder, at: ir.Value) -> ir.Value:
-    """The float16 there, in all lanes."""
-    return splat(builder, builder.fpext(load(builder, at, F16), F32))
+    """The float16 there, in all lanes.
+
+    Spread before it is widened: one number alone is put into what a register held before, and
+    would have to wait for that.
+    """
+    eight = builder.bitcast(splat(builder, load(builder, at, I16), 8), ir.VectorType(F16, 8))
+    wide = builder.fpext(eight, ir.VectorType(F32, 8))
+    return builder.shuffle_vector(wide, wide, ir.Constant(V_I32, list(range(LANES))))
 
 
 def _scales(builder: Builder, at: ir.Value) -> ir.Value:

@@ -25,7 +25,7 @@ from turbodflash_kernels._cpu.team import address, aligned
 from turbodflash_kernels._cpu.words import float_word
 from turbodflash_kernels.device import moves
 from turbodflash_kernels.kv import HeadFormat, Rotation
-from turbodflash_kernels.kv._rotation import SIGNS_AFTER, SIGNS_BEFORE
+from turbodflash_kernels.kv._rotation import SIGNS_AFTER, SIGNS_BEFORE, TURBO_BLOCK
 
 Bytes = NDArray[np.uint8]
 
@@ -138,11 +138,12 @@ def make(
     v = memory[:, part_k:].reshape(chunks, kv_heads, CHUNK, format_v.row_bytes)
     words = [address(memory), part_k + part_v, part_k, head_k, head_v]
     words += [TILE * format_k.row_bytes, format_v.row_bytes, format_k.padded, format_v.padded]
+    words += [summed(format_k), summed(format_v)]
     words += [_decoder(library, "keys", format_k), _decoder(library, "values", format_v)]
     words += [_pieces(format_k), _pieces(format_v)]
     words += [_encoder(library, format_k), _encoder(library, format_v)]
     words += [float_word(_most(format_k)), float_word(_most(format_v))]
-    words += [rows.blocks, rows.fields, rows.units, rows.unit]
+    words += [rows.blocks, Rows.of(format_v).blocks, rows.fields, rows.units, rows.unit]
     words += [_turn(format_k.rotation), _turn(format_v.rotation), address(SIGNS)]
     assert len(words) == WORDS
     return CpuKV(format_k, format_v, k, v, np.array(words, np.int64), rows.places(), flush)
@@ -159,8 +160,21 @@ def _encoder(library: Library, format: HeadFormat) -> int:
     return library.address("_cpu.encode_kernels", "encode", format.type.name, library.isa)
 
 
+def summed(format: HeadFormat) -> int:
+    """Numbers of a head that attention meets: those stored, less what only repeats others.
+
+    A head that fills half a block is turned into two halves that are the same but for signs, and so
+    is a query. So the halves are added up when they are decoded (see turbo_kernels).
+    """
+    if format.type.rotation == "turbo" and format.head_dim % TURBO_BLOCK == TURBO_BLOCK // 2:
+        return format.head_dim
+    return format.padded
+
+
 def _pieces(format: HeadFormat) -> int:
-    """How many blocks a head has."""
+    """What a decoder is told: how many blocks, or halves of turbo blocks."""
+    if format.type.rotation == "turbo":
+        return summed(format) // (TURBO_BLOCK // 2)
     return format.padded // format.type.block
 
 

@@ -28,8 +28,8 @@ butterflies = intrinsic("butterflies", f32x16, (f32x16,), _emit_butterflies)
 
 
 @inline
-def hadamard(x, block):
-    """The orthonormal Hadamard transform of `block` numbers, a power of two from 16 on."""
+def hadamard(x, block, whole):
+    """The Hadamard transform of `block` numbers, a power of two from 16 on, over sqrt(whole)."""
     for i in range(0, block, 16):
         vstore(x + 4 * i, butterflies(vload(x + 4 * i)))
     distance = 16
@@ -40,7 +40,7 @@ def hadamard(x, block):
                 vstore(x + 4 * i, a + b)
                 vstore(x + 4 * (i + distance), a - b)
         distance *= 2
-    factor = vsplat(np.float32(1.0 / math.sqrt(np.float64(block))))
+    factor = vsplat(np.float32(1.0 / math.sqrt(np.float64(whole))))
     for i in range(0, block, 16):
         vstore(x + 4 * i, vload(x + 4 * i) * factor)
 
@@ -53,16 +53,21 @@ def times_signs(x, block, signs):
 
 @inline
 def turn(x, width, rotation, signs, back):
-    """Rotate a head of `width` numbers in place, or back; words as TURN_K in kv_words."""
+    """Rotate a head of `width` numbers in place, or back; words as TURN_K in kv_words.
+
+    A half block at the end stands for the sum of both halves of a block, of which nothing but the
+    first half is wanted back.
+    """
     if rotation > 0:
         for start in range(0, width, rotation):
-            hadamard(x + 4 * start, rotation)
+            hadamard(x + 4 * start, rotation, rotation)
     if rotation < 0:
         block = -rotation
         before, after = signs, signs + 4 * block
         if back:
             before, after = after, before
         for start in range(0, width, block):
-            times_signs(x + 4 * start, block, before)
-            hadamard(x + 4 * start, block)
-            times_signs(x + 4 * start, block, after)
+            count = min(block, width - start)
+            times_signs(x + 4 * start, count, before)
+            hadamard(x + 4 * start, count, block)
+            times_signs(x + 4 * start, count, after)

@@ -49,11 +49,12 @@ class Case:
 
     def inputs(self, rows: int) -> Values:
         together = self.block or self.tree or 1
-        stored = self._formats[0].padded
         # some heads nearly even, some nearly one-hot
-        sharpness = np.repeat(np.linspace(0.2, 4, self.heads, dtype="f4"), stored)
+        sharpness = np.repeat(np.linspace(0.2, 4, self.heads, dtype="f4"), self.head_dim)
         starts = np.arange(self.context - 1, self.context - 1 + rows, dtype=np.int32)
-        values = {"q": normal(rows, together * len(sharpness), 7) * np.tile(sharpness, together)}
+        q = normal(rows, together * len(sharpness), 7) * np.tile(sharpness, together)
+        turned = self._formats[0].turned(q.reshape(rows, -1, self.head_dim))
+        values = {"q": turned.reshape(rows, -1)}
         if self.tree:
             values["parents"] = np.array([random_tree(self.tree, seed) for seed in range(rows)])
             ahead = np.array([depths(parents) for parents in values["parents"]])

@@ -18,9 +18,10 @@ from turbodflash_kernels._cpu.kv_words import (
     K_HEAD,
     PARTIAL_EXTRA,
     SIGNS,
+    SUM_K,
+    SUM_V,
     TURN_V,
     WIDTH_K,
-    WIDTH_V,
 )
 from turbodflash_kernels._cpu.simd import (
     load_f32,
@@ -42,6 +43,8 @@ OUT, OUT_STRIDE, WINDOW, BLOCK, SINKS = range(72, 112, 8)  # BLOCK: rows see all
 ROWS_PER_TASK = 112
 # words of few rows; PARTIALS: float32 [kv_heads, CHUNKS, n * group, width_v + PARTIAL_EXTRA]
 PARTIALS, CHUNKS, SPLITS, PARENTS = range(120, 152, 8)
+DIRECT = 152  # two words: kernels of _cpu/direct_kernels.py for the queries of one row, or 0
+NOTHING = 168  # two words of 0
 
 
 def build(name, *spec):
@@ -50,8 +53,8 @@ def build(name, *spec):
 
 @inline
 def heads_of(args):
-    """K/V heads, query heads of each, and numbers of a value as stored."""
-    width = load_i64(load_i64(args + KV) + WIDTH_V)
+    """K/V heads, query heads of each, and numbers of a value that are summed up."""
+    width = load_i64(load_i64(args + KV) + SUM_V)
     return load_i64(args + KV_HEADS), load_i64(args + GROUP), width
 
 
@@ -85,7 +88,7 @@ def chunks_of(args, first_row, last_row, furthest):
 
 @inline
 def partial_bytes(args):
-    return 4 * (load_i64(load_i64(args + KV) + WIDTH_V) + PARTIAL_EXTRA)
+    return 4 * (load_i64(load_i64(args + KV) + SUM_V) + PARTIAL_EXTRA)
 
 
 @inline
@@ -106,11 +109,12 @@ def sink_of(args, head):
 @inline
 def take_queries(args, head, first, last, to):
     """Queries first..last-1 of a K/V head, scaled, one behind the other; returns what follows."""
-    group, width = load_i64(args + GROUP), load_i64(load_i64(args + KV) + WIDTH_K)
+    kv, group = load_i64(args + KV), load_i64(args + GROUP)
+    stored, width = load_i64(kv + WIDTH_K), load_i64(kv + SUM_K)
     scale = vsplat(load_f32(args + SCALE))
     for j in range(first, last):
         row, query = j // group, head * group + j % group
-        q = load_i64(args + Q) + row * load_i64(args + Q_STRIDE) + 4 * query * width
+        q = load_i64(args + Q) + row * load_i64(args + Q_STRIDE) + 4 * query * stored
         for i in range(0, width, 16):
             vstore(to + 4 * i, vload(q + 4 * i) * scale)
         to += 4 * width
@@ -154,6 +158,7 @@ def split(args, task, scratch):
     each = (max(end - begin, 0) + splits - 1) // splits
     first = begin + task // kv_heads * each
     last = min(first + each, end)
+    direct = args + (DIRECT if n == 1 else NOTHING)
     for j in range(0, queries, MOST_QUERIES):
         count = min(MOST_QUERIES, queries - j)
         bounds = take_queries(args, head, j, j + count, scratch)
@@ -161,8 +166,9 @@ def split(args, task, scratch):
         for c in range(first, last):
             bound(args, j, j + count, c * CHUNK, furthest, bounds)
             following = keys_at(kv, c + 1, head) if c + 1 < last else 0
-            chunk(kv, keys_at(kv, c, head), values_at(kv, c, head), following, scratch, count,
-                  bounds, space, here + (c * queries + j) * size, size)  # fmt: skip
+            out = here + (c * queries + j) * size
+            k, v = keys_at(kv, c, head), values_at(kv, c, head)
+            chunk(kv, direct, k, v, following, scratch, count, bounds, space, out, size)
 
 
 def branches(args, task, scratch):
@@ -174,12 +180,13 @@ def branches(args, task, scratch):
     kv, n, (kv_heads, group, width) = load_i64(args + KV), load_i64(args + N), heads_of(args)
     head, queries, size = task % kv_heads, n * group, partial_bytes(args)
     here = partials_of(args, head)
-    bounds = scratch + 4 * group * load_i64(kv + WIDTH_K)
+    bounds = scratch + 4 * group * load_i64(kv + SUM_K)
     space = bounds + bounds_bytes(group)
-    keys = space + space_bytes(group, load_i64(kv + WIDTH_K), width)
+    keys = space + space_bytes(group, load_i64(kv + SUM_K), width)
     values = keys + load_i64(kv + K_HEAD)
     first = task // kv_heads * load_i64(args + ROWS_PER_TASK)
     last = min(first + load_i64(args + ROWS_PER_TASK), n)
+    direct = args + DIRECT
     root, parents = load_i32(load_i64(args + POSITIONS)), load_i64(args + PARENTS)
     for c in range(root // CHUNK, chunks_of(args, first, last, -1)[1]):
         start = c * CHUNK
@@ -192,7 +199,7 @@ def branches(args, task, scratch):
                 j = row * group
                 take_queries(args, head, j, j + group, scratch)
                 bound(args, j, j + group, start, -1, bounds)
-                chunk(kv, keys, values, 0, scratch, group, bounds, space,
+                chunk(kv, direct, keys, values, 0, scratch, group, bounds, space,
                       here + (c * queries + j) * size, size)  # fmt: skip
 
 
@@ -219,6 +226,7 @@ def rows(args, task, scratch):
     first_row = task // kv_heads * load_i64(args + ROWS_PER_TASK)
     last_row = min(first_row + load_i64(args + ROWS_PER_TASK), load_i64(args + N))
     begin, end = chunks_of(args, first_row, last_row, furthest)
+    direct = args + NOTHING
     for j in range(first_row * group, last_row * group, MOST_QUERIES):
         count = min(MOST_QUERIES, last_row * group - j)
         bounds = take_queries(args, head, j, j + count, scratch)
@@ -230,8 +238,8 @@ def rows(args, task, scratch):
         for c in range(begin, end):
             bound(args, j, j + count, c * CHUNK, furthest, bounds)
             following = keys_at(kv, c + 1, head) if c + 1 < end else 0
-            chunk(kv, keys_at(kv, c, head), values_at(kv, c, head), following, scratch, count,
-                  bounds, space, partials, size)  # fmt: skip
+            k, v = keys_at(kv, c, head), values_at(kv, c, head)
+            chunk(kv, direct, k, v, following, scratch, count, bounds, space, partials, size)
             for i in range(count):
                 seen_first, seen = load_i64(bounds + 16 * i), load_i64(bounds + 16 * i + 8)
                 if seen_first < CHUNK and seen > 0:

@@ -6,9 +6,15 @@ from collections.abc import Callable
 
 import numpy as np
 
-from turbodflash_kernels._cpu.chunk_words import MOST_QUERIES, bounds_bytes, space_bytes
+from turbodflash_kernels._cpu.chunk_words import (
+    DIRECT_TYPES,
+    MOST_DIRECT,
+    MOST_QUERIES,
+    bounds_bytes,
+    space_bytes,
+)
 from turbodflash_kernels._cpu.device import MANY_ROWS, CpuDevice
-from turbodflash_kernels._cpu.kv import CpuKV
+from turbodflash_kernels._cpu.kv import CpuKV, summed
 from turbodflash_kernels._cpu.kv_words import CHUNK, PARTIAL_EXTRA
 from turbodflash_kernels._cpu.team import SCRATCH_BYTES, address
 from turbodflash_kernels._cpu.words import float_word
@@ -23,7 +29,7 @@ SPLITS_PER_THREAD = 4
 def refuse(
     device: CpuDevice, *, kv: CpuKV, heads: int, kv_heads: int, **others: object
 ) -> str | None:
-    widths = kv.format_k.padded, kv.format_v.padded
+    widths = summed(kv.format_k), summed(kv.format_v)
     if any(width % 16 for width in widths):
         return f"heads of {widths[0]} and {widths[1]} numbers are no multiples of 16"
     group = heads // kv_heads
@@ -35,7 +41,7 @@ def refuse(
 
 def _bytes_of_rows(kv: CpuKV, group: int) -> int:
     """What `rows` takes of a thread's memory; `split` takes less."""
-    widths = kv.format_k.padded, kv.format_v.padded
+    widths = summed(kv.format_k), summed(kv.format_v)
     queries = min(_rows_per_task(group) * group, MOST_QUERIES)
     each = 4 * (widths[0] + 2 * (widths[1] + PARTIAL_EXTRA))
     return queries * each + bounds_bytes(queries) + space_bytes(queries, *widths)
@@ -43,7 +49,7 @@ def _bytes_of_rows(kv: CpuKV, group: int) -> int:
 
 def _bytes_of_trees(kv: CpuKV, group: int) -> int:
     """What `branches` takes: also a chunk as it is stored."""
-    widths = kv.format_k.padded, kv.format_v.padded
+    widths = summed(kv.format_k), summed(kv.format_v)
     stored = CHUNK * (kv.format_k.row_bytes + kv.format_v.row_bytes)
     return 4 * group * widths[0] + bounds_bytes(group) + space_bytes(group, *widths) + stored
 
@@ -66,10 +72,11 @@ def bind(
 ) -> Callable[..., Array]:
     kernels = ("combine", "rows", "split")
     combine, by_rows, split = (device.kernel("attend", name) for name in kernels)
-    group, width_v = heads // kv_heads, kv.format_v.padded
+    group, width_v = heads // kv_heads, summed(kv.format_v)
     shape = (address(kv.words), kv_heads, group, head_dim, float_word(scale))
     rule = (window, not causal, 0 if sinks is None else address(sinks))
     rows_per_task = _rows_per_task(group)
+    direct = _direct(device, kv, group)
 
     def attend(q: Array, positions: Array, parents: Array | None = None) -> Array:
         n = len(q)
@@ -90,7 +97,7 @@ def bind(
         )
         splits = min(kv.chunks, device.threads * SPLITS_PER_THREAD)
         tree = 0 if parents is None else address(parents)
-        more = (TREE_ROWS_PER_TASK, address(partials), kv.chunks, splits, tree)
+        more = (TREE_ROWS_PER_TASK, address(partials), kv.chunks, splits, tree, *direct)
         device.record(split, splits * kv_heads, *words, *more, rows=n)
         if parents is not None:
             branches = device.kernel("attend", "branches")
@@ -99,6 +106,20 @@ def bind(
         return out
 
     return attend
+
+
+def _direct(device: CpuDevice, kv: CpuKV, group: int) -> tuple[int, int]:
+    """Kernels that need no decoded copy of keys and of values, for the queries of one row."""
+    if group > MOST_DIRECT:
+        return 0, 0
+    types = (kv.format_k.type.name, kv.format_v.type.name)
+    scores, sums = (
+        device.library.address("_cpu.direct_kernels", name, type, group)
+        if type in DIRECT_TYPES
+        else 0
+        for name, type in zip(("scores", "sums"), types, strict=True)
+    )
+    return scores, sums
 
 
 def _check_tree(rows: int, causal: bool) -> None:

@@ -11,14 +11,14 @@ from turbodflash_kernels._cpu.calls import call4
 from turbodflash_kernels._cpu.encode_kernels import WORK
 from turbodflash_kernels._cpu.gather_kernels import copy_bytes, keys_at, put_key, values_at
 from turbodflash_kernels._cpu.kv_words import (
+    BLOCKS_K,
+    BLOCKS_V,
     CHUNK,
     ENCODE_K,
     ENCODE_V,
     K_TILE,
     MOST_K,
     MOST_V,
-    PIECES_K,
-    PIECES_V,
     SIGNS,
     TURN_K,
     TURN_V,
@@ -158,7 +158,7 @@ def rotate(kind: str):
                     hold(head_at, load_f32(kv + MOST_K), head_dim)
                 fill_up(head_at, head_dim, width_k)
                 turn(head_at, width_k, turn_k, signs, False)
-                call4(load_i64(kv + ENCODE_K), head_at, load_i64(kv + PIECES_K), key_row, work)
+                call4(load_i64(kv + ENCODE_K), head_at, load_i64(kv + BLOCKS_K), key_row, work)
                 tile = keys_at(kv, chunk, head) + at // 16 * load_i64(kv + K_TILE)
                 put_key(kv, key_row, tile, at % 16)
             for head in range(kv_heads):
@@ -171,6 +171,6 @@ def rotate(kind: str):
                     fill_up(head_at, head_dim, width_v)
                     turn(head_at, width_v, turn_v, signs, False)
                 to = values_at(kv, chunk, head) + at * load_i64(kv + V_ROW)
-                call4(load_i64(kv + ENCODE_V), value, load_i64(kv + PIECES_V), to, work)
+                call4(load_i64(kv + ENCODE_V), value, load_i64(kv + BLOCKS_V), to, work)
 
     return kernel

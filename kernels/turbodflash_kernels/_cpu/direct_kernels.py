@@ -1,0 +1,176 @@
+"""Attention of the few queries of one row, with keys and values decoded as they are met.
+
+One to four queries (see chunk_words) do not pay for a decoded copy, which takes a store and a load
+for each number. The arithmetic is that of the copy, in the same order, so the bits are the same.
+
+scores(queries, tile, tile_bytes, blocks, out): 32 keys, two tiles; queries f32 [n, numbers].
+sums(weights, rows, row_bytes, count, blocks, out, out_bytes): `count` values, a row each.
+Scores and weights of a query lie SCORE_BYTES apart; the rest is as in chunk_kernels and
+decode_kernels.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import ir
+
+from turbodflash_kernels._cpu.chunk_words import SCORE_BYTES
+from turbodflash_kernels._cpu.emit import (
+    F16,
+    I8,
+    I16,
+    I64,
+    Builder,
+    Values,
+    function,
+    load,
+    offset,
+    plus,
+    row_addresses,
+    splat,
+    store,
+)
+from turbodflash_kernels._cpu.products import HALF, added, half_places, loop
+
+HALF_F16, HALF_I8 = ir.VectorType(F16, 8), ir.VectorType(I8, 8)
+BLOCK_BYTES = 34  # of q8_0
+
+
+def build(name: str, type: str, queries: int) -> Any:
+    return {"scores": scores, "sums": sums}[name](type, queries)
+
+
+def scores(type: str, queries: int) -> Any:
+    """Two tiles at once, of four queries one after the other."""
+    tiles = 2 if queries < 4 else 1
+    halves = range(2 * tiles)
+
+    def emit(builder: Builder, args: Values) -> None:
+        rows_at, tile, tile_bytes, blocks, out = args
+        numbers = blocks if type == "f16" else builder.mul(blocks, I64(32))
+        rows = row_addresses(builder, rows_at, builder.mul(numbers, I64(4)), queries)
+        apart = [builder.mul(tile_bytes, I64(half // 2)) for half in halves]
+        zeros: Values = [ir.Constant(HALF, None)] * (queries * len(halves))
+        make = _half_scores if type == "f16" else _byte_scores
+        totals = make(builder, rows, tile, apart, blocks, zeros)
+        outs = half_places(builder, row_addresses(builder, out, I64(SCORE_BYTES), queries), halves)
+        for total, at in zip(totals, outs, strict=True):
+            store(builder, total, at)
+
+    run = function(f"scores_{type}_{queries}", 5, emit)
+
+    def kernel(queries_at, tile, tile_bytes, blocks, out):
+        run(queries_at, tile, tile_bytes, blocks, out)
+        if tiles == 1:
+            run(queries_at, tile + tile_bytes, tile_bytes, blocks, out + 64)
+
+    return kernel
+
+
+def _half_scores(
+    builder: Builder, rows: Values, tile: ir.Value, apart: Values, numbers: ir.Value, sums: Values
+) -> Values:
+    def step(index: ir.Value, at: ir.Value, sums: Values) -> Values:
+        def lanes(half: int) -> ir.Value:
+            place = plus(builder, builder.add(at, apart[half]), 16 * (half % 2))
+            return builder.fpext(load(builder, place, HALF_F16), HALF)
+
+        return added(builder, rows, index, lanes, sums)
+
+    return loop(builder, numbers, tile, I64(32), sums, step)
+
+
+def _byte_scores(
+    builder: Builder, rows: Values, tile: ir.Value, apart: Values, blocks: ir.Value, sums: Values
+) -> Values:
+    with builder.goto_entry_block():
+        scales = [builder.alloca(HALF) for _ in apart]
+
+    def block(index: ir.Value, at: ir.Value, sums: Values) -> Values:
+        for half, (by, scale) in enumerate(zip(apart, scales, strict=True)):
+            place = plus(builder, builder.add(at, by), 16 * (half % 2))
+            builder.store(builder.fpext(load(builder, place, HALF_F16), HALF), scale)
+        first = builder.mul(index, I64(128))
+        mine = [builder.add(row, first) for row in rows]
+
+        def step(index: ir.Value, at: ir.Value, sums: Values) -> Values:
+            def lanes(half: int) -> ir.Value:
+                place = plus(builder, builder.add(at, apart[half]), 8 * (half % 2))
+                code = builder.sitofp(load(builder, place, HALF_I8), HALF)
+                return builder.fmul(code, builder.load(scales[half], typ=HALF))
+
+            return added(builder, mine, index, lanes, sums)
+
+        return loop(builder, I64(32), plus(builder, at, 32), I64(16), sums, step)
+
+    return loop(builder, blocks, tile, I64(16 * BLOCK_BYTES), sums, block)
+
+
+def sums(type: str, queries: int) -> Any:
+    """32 elements at once, of four queries 16."""
+    at_once = 32 if queries < 4 else 16
+    wide, narrow = (_sums(type, queries, size) for size in (at_once, 16))
+
+    def kernel(weights, first, row_bytes, count, blocks, out, out_bytes):
+        numbers = blocks if type == "f16" else 32 * blocks
+        whole = numbers // at_once * at_once
+        for d in range(0, whole, at_once):
+            wide(weights, first, row_bytes, count, d, out + 4 * d, out_bytes)
+        if whole < numbers:
+            narrow(weights, first, row_bytes, count, whole, out + 4 * whole, out_bytes)
+
+    return kernel
+
+
+def _sums(type: str, queries: int, numbers: int) -> Any:
+    """Elements `first`.. of the values."""
+    halves = range(numbers // 8)
+
+    def emit(builder: Builder, args: Values) -> None:
+        weights, start, row_bytes, count, first, out, out_bytes = args
+        rows = row_addresses(builder, weights, I64(SCORE_BYTES), queries)
+        outs = half_places(builder, row_addresses(builder, out, out_bytes, queries), halves)
+        if type == "f16":
+            codes_at = builder.add(start, builder.mul(first, I64(2)))
+        else:
+            start = offset(builder, start, builder.lshr(first, I64(5)), BLOCK_BYTES)
+            codes_at = plus(builder, builder.add(start, builder.and_(first, I64(31))), 2)
+        to_codes = builder.sub(codes_at, start)
+        slot = _slot_in_memory(builder)
+
+        def step(index: ir.Value, at: ir.Value, sums: Values) -> Values:
+            if type == "q8_0":
+                builder.store(_scale(builder, at), slot)
+
+            def lanes(half: int) -> ir.Value:
+                size, kind = (16, HALF_F16) if type == "f16" else (8, HALF_I8)
+                codes = load(builder, plus(builder, builder.add(at, to_codes), size * half), kind)
+                if type == "f16":
+                    return builder.fpext(codes, HALF)
+                return builder.fmul(builder.sitofp(codes, HALF), builder.load(slot, typ=HALF))
+
+            return added(builder, rows, index, lanes, sums)
+
+        totals = [load(builder, at, HALF) for at in outs]
+        totals = loop(builder, count, start, row_bytes, totals, step)
+        for total, at in zip(totals, outs, strict=True):
+            store(builder, total, at)
+
+    return function(f"sums_{type}_{queries}x{numbers}", 7, emit)
+
+
+def _slot_in_memory(builder: Builder) -> ir.Value:
+    """Room for a half vector on the stack that is really there, whatever the compiler thinks: one
+    register more would cost a sum its own."""
+    with builder.goto_entry_block():
+        slot = builder.alloca(HALF)
+    seen = ir.FunctionType(ir.VoidType(), [slot.type])
+    builder.asm(seen, "", "r,~{memory}", [slot], side_effect=True)
+    return slot
+
+
+def _scale(builder: Builder, at: ir.Value) -> ir.Value:
+    """The float16 there, in all lanes; spread first, see decode_kernels."""
+    eight = splat(builder, load(builder, at, I16), 8)
+    return builder.fpext(builder.bitcast(eight, HALF_F16), HALF)

@@ -1,0 +1,70 @@
+"""Attention over every type of cache: the same bits in any company and on any instruction set."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from turbodflash_kernels.attend.cases import Case
+from turbodflash_kernels.cases import Values
+from turbodflash_kernels.device import open_device
+from turbodflash_kernels.kv import kv_types
+
+ROWS = 18
+TYPES = [(k, kv_types()[(at + 3) % 12]) for at, k in enumerate(kv_types())]
+SHAPES = [(9, 3, 64), (4, 4, 64), (2, 2, 128), (12, 2, 192), (5, 1, 128)]
+CASES = [
+    Case(ROWS, 245, *SHAPES[at % len(SHAPES)], *types, window=100 * (at % 2))
+    for at, types in enumerate(TYPES)
+]
+CASES += [Case(ROWS, 245, heads, 2, 64, type) for type in ("f16", "q8_0") for heads in (4, 6, 8)]
+
+
+def rows(values: Values, start: int, stop: int) -> Values:
+    return {name: value[start:stop] for name, value in values.items()}
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_rows_have_the_same_bits_alone_in_blocks_and_in_a_prompt(case: Case) -> None:
+    """One row, few rows and many are different kernels, with and without a decoded copy."""
+    run = case.bind(open_device("cpu"))
+    inputs = case.inputs(ROWS)
+    whole = run(inputs)["y"]
+    for size in (1, 2, 5, 16):
+        for start in range(0, ROWS, size):
+            some = run(rows(inputs, start, start + size))["y"]
+            np.testing.assert_array_equal(some, whole[start : start + size])
+
+
+@pytest.mark.parametrize("head_dim", [64, 192])
+@pytest.mark.parametrize("type", ["turbo2", "turbo3", "turbo4"])
+def test_halves_of_a_turbo_block_that_are_not_alike_count_both(type: str, head_dim: int) -> None:
+    """Codes that no head was ever turned into: what holds is what they say, not how they came."""
+    case = Case(3, 200, 6, 2, head_dim, type)
+    results = []
+    for name in ("cpu", "reference"):
+        device = open_device(name)
+        kv = device.kv(type, type, 256, 2, head_dim, head_dim)
+        k, v = kv.rows(0, 256)
+        random = np.random.default_rng(5)
+        k, v = (random.integers(0, 256, x.shape, np.uint8) for x in (k, v))
+        for block in range(0, k.shape[-1], kv.format_k.type.block_bytes):
+            k[..., block : block + 2] = v[..., block : block + 2] = (0, 0x3C)  # a norm of 1
+        kv.put_rows(0, k, v)
+        attend = device.bind("attend", kv=kv, heads=6, kv_heads=2, head_dim=head_dim, scale=0.3)
+        inputs = case.inputs(3)
+        positions = device.upload(inputs["positions"][:, 0])
+        results.append(device.read(attend(device.upload(inputs["q"]), positions)).copy())
+    np.testing.assert_allclose(*results, rtol=2e-5, atol=2e-6)
+
+
+def test_instruction_sets_decode_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tables are looked up in other ways without AVX2, never with another result."""
+    results = []
+    for isa in ("", "generic"):
+        monkeypatch.setenv("TURBODFLASH_ISA", isa)
+        device = open_device("cpu", 1)
+        for type in ("turbo4", "turbo3", "iq4_nl", "q5_0"):
+            case = Case(2, 100, 6, 2, 64, type)
+            results.append(case.bind(device)(case.inputs(2))["y"].copy())
+    np.testing.assert_array_equal(results[:4], results[4:])
