@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import turbodflash_kernels
-from tests.interpreter import hasten
+from tests.interpreter import improve
 from turbodflash_kernels import every_op
 from turbodflash_kernels._reference import ReferenceDevice, ReferenceWeight
 from turbodflash_kernels.attend import ref as attend
@@ -22,11 +22,14 @@ from turbodflash_kernels.linear import ref as linear
 from turbodflash_kernels.op import Part
 
 PRESENT = ["reference", "cpu"]
-IN_THE_MAKING = ["gpu"]  # its ops are swept one by one as they come
-
 ROOT = Path(turbodflash_kernels.__file__).parent
 
-hasten()
+improve()
+
+
+def on_gpu() -> list[str]:
+    """Ops that have a kernel there."""
+    return [op for op in every_op() if (ROOT / op / "gpu.py").exists()]
 
 
 def quick_cases(op: str) -> Sequence[Case]:
@@ -53,13 +56,7 @@ CACHE_TYPE_CASES = [
 
 SWEPT = [(op, case, device) for op, case in EVERY_CASE for device in PRESENT]
 SWEPT += [(op, case, device) for op, case in CACHE_TYPE_CASES for device in ALL_CACHE_TYPES]
-SWEPT += [
-    (op, case, device)
-    for device in IN_THE_MAKING
-    for op in every_op()
-    if (ROOT / op / f"{device}.py").exists()
-    for case in quick_cases(op)
-]
+SWEPT += [(op, case, "gpu") for op in on_gpu() for case in quick_cases(op)]
 
 
 def poisoned(name: str) -> Device:

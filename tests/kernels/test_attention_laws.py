@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from tests.kernels.devices import PRESENT
-from turbodflash_kernels.attend.cases import depths
+from turbodflash_kernels.attend.cases import depths, random_tree
 from turbodflash_kernels.attend.ref import path
 from turbodflash_kernels.cases import normal
 from turbodflash_kernels.device import KV, Device, open_device
@@ -70,9 +70,9 @@ def memory(device: Device, format: str, **rule: Any) -> Memory:
     kv = device.kv(format, format, ROOM, KV_HEADS, HEAD_DIM, HEAD_DIM)
     store = device.bind("rope_store", kv=kv, **{**SHAPE, "heads": 0}, rope=ROPE)
     attend = device.bind("attend", kv=kv, **SHAPE, scale=HEAD_DIM**-0.5, **rule)
-    full = Memory(device, kv, store, attend)
-    full.put(CONTEXT, range(ROOM), range(ROOM))
-    return full
+    heads = CONTEXT.reshape(ROOM, 2, KV_HEADS, HEAD_DIM)
+    kv.put_rows(0, kv.format_k.encode(heads[:, 0]), kv.format_v.encode(heads[:, 1]))
+    return Memory(device, kv, store, attend)
 
 
 @pytest.fixture(params=PRESENT, scope="module")
@@ -83,6 +83,31 @@ def device(request: pytest.FixtureRequest) -> Device:
 @few_examples
 @given(start=starts, parents=trees(), window=windows, format=st.sampled_from(FORMATS))
 def test_a_row_of_a_tree_has_the_bits_of_its_chain(
+    device: Device, start: int, parents: NDArray[np.int32], window: int, format: str
+) -> None:
+    check_tree(device, start, parents, window, format)
+
+
+# the root's tile is the first of its chunk and not, the chunk ends within the tree and not
+@pytest.mark.parametrize(
+    ("start", "rows", "window", "format"),
+    [
+        (60, 9, 5, "f16"),
+        (250, 12, 0, "f16"),
+        (256, 6, 150, "f16"),
+        (300, 9, 40, "f32"),
+        (318, 7, 0, "q4_0"),
+        (1, 5, 0, "q5_1"),
+        (255, 8, 1, "q8_0"),
+    ],
+)
+def test_a_row_of_a_tree_has_the_bits_of_its_chain_on_a_gpu(
+    start: int, rows: int, window: int, format: str
+) -> None:
+    check_tree(open_device("gpu"), start, random_tree(rows, start), window, format)
+
+
+def check_tree(
     device: Device, start: int, parents: NDArray[np.int32], window: int, format: str
 ) -> None:
     rows, places = len(parents), start + depths(parents)
@@ -123,6 +148,19 @@ def test_a_branch_of_a_tree_moves_to_where_its_chain_would_be(
 def test_a_row_of_a_block_does_not_know_which_others_are_asked(
     device: Device, start: int, rows: int, asked: set[int], window: int, format: str
 ) -> None:
+    check_block(device, start, rows, asked, window, format)
+
+
+@pytest.mark.parametrize(("start", "window", "format"), [(240, 0, "f16"), (240, 40, "f32")])
+def test_a_row_of_a_block_does_not_know_which_others_are_asked_on_a_gpu(
+    start: int, window: int, format: str
+) -> None:
+    check_block(open_device("gpu"), start, 20, {1, 5, 7}, window, format)
+
+
+def check_block(
+    device: Device, start: int, rows: int, asked: set[int], window: int, format: str
+) -> None:
     block = memory(device, format, causal=False, window=window)
     some = [row for row in sorted(asked) if row < rows - 1] + [rows - 1]  # it says how far they see
     whole = block.look(QUERIES[:rows], range(start, start + rows))
@@ -135,6 +173,15 @@ def test_a_row_of_a_block_does_not_know_which_others_are_asked(
 def test_what_lies_outside_of_a_window_counts_for_nothing(
     device: Device, start: int, rows: int, window: int, causal: bool
 ) -> None:
+    check_window(device, start, rows, window, causal)
+
+
+@pytest.mark.parametrize(("rows", "causal"), [(5, False), (12, True), (40, True)])
+def test_what_lies_outside_of_a_window_counts_for_nothing_on_a_gpu(rows: int, causal: bool) -> None:
+    check_window(open_device("gpu"), 120, rows, 90, causal)
+
+
+def check_window(device: Device, start: int, rows: int, window: int, causal: bool) -> None:
     seeing = memory(device, "f16", window=window, causal=causal)
     before = seeing.look(QUERIES[:rows], range(start, start + rows))
     unseen = [*range(start + 1 - window), *range(start + rows, ROOM)]
@@ -171,7 +218,8 @@ def test_a_block_is_no_tree(device: Device) -> None:
         block.look(QUERIES[:2], [5, 6], np.array([-1, 0], np.int32))
 
 
-def test_a_tree_too_large_for_the_cpu_is_refused_with_its_size() -> None:
-    tree = memory(open_device("cpu"), "f16")
+@pytest.mark.parametrize("name", ["cpu", "gpu"])
+def test_a_tree_that_is_too_large_is_refused_with_its_size(name: str) -> None:
+    tree = memory(open_device(name), "f16")
     with pytest.raises(NoKernel, match="a tree of 33 rows is over the 32"):
         tree.look(QUERIES[:33], range(5, 38), np.arange(-1, 32, dtype=np.int32))
