@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any, Protocol
 
 import numpy as np
@@ -57,11 +58,18 @@ class Case(Protocol):
 
 
 def random_part(name: str, rows: int, cols: int, seed: int) -> Part:
-    """A part of a matrix in the format of that name, whose weights are about 1 / sqrt(cols)."""
+    """A part of a matrix in the format of that name, whose weights are about 1 / sqrt(cols).
+
+    It is made when it is first asked for: a device that computes nothing asks for none.
+    """
     fmt = FORMATS[name]
-    random = np.random.default_rng([seed, rows, cols])
-    planar = _dense(fmt, rows, cols, random) if fmt.dense else _coded(fmt, rows, cols, random)
-    return Part(fmt, rows, lambda start, stop: _rows_of(planar, start, stop))
+
+    @cache
+    def planar() -> Planar:
+        random = np.random.default_rng([seed, rows, cols])
+        return _dense(fmt, rows, cols, random) if fmt.dense else _coded(fmt, rows, cols, random)
+
+    return Part(fmt, rows, lambda start, stop: _rows_of(planar(), start, stop))
 
 
 def normal(rows: int, cols: int, seed: int) -> NDArray[np.float32]:

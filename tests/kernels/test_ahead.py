@@ -41,8 +41,13 @@ def of(kernel: Compiled) -> list[str]:
         f"{kernel.shared} bytes shared of {kernel.room}": kernel.shared > kernel.room,
         f"{kernel.scalar_dots} of {kernel.dots} products by no tensor core": kernel.scalar_dots,
         "no instruction of a tensor core": kernel.dots and not kernel.whole.tensor,
+        # weights and caches come by 16 bytes; rows of x are few, and come by 8
         f"loads in the loop, by width: {dict(loads)}": kernel.dots
-        and (min(loads, default=4) < 4 or 2 * carried.get(16, 0) < sum(carried.values())),
+        and (
+            min(loads, default=4) < 4
+            or 4 * carried.get(16, 0) < sum(carried.values())
+            or 2 * (carried.get(16, 0) + carried.get(8, 0)) < sum(carried.values())
+        ),
     }
     return [fault for fault, is_so in wrong.items() if is_so]
 

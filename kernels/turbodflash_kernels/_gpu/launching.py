@@ -80,12 +80,15 @@ class Recorder:
         given = dict(zip(names, args, strict=False))
         kinds = dict.fromkeys(constants, "constexpr")
         kinds |= {name: kind_of(value) for name, value in given.items()}
-        # as a launch specialises: None and the number 1 become constants
+        # as a launch specialises: None and the number 1 become constants, save where it may not
+        plain = {param.name for param in kernel.params if param.do_not_specialize}
+        kinds |= {name: "i32" for name in plain & given.keys() if given[name] == 1}
         fixed = constants | {name: given[name] for name in given if kinds[name] == "constexpr"}
         aligned = tuple(
             index
             for index, name in enumerate(names)
-            if name in given and kinds[name] != "constexpr" and is_aligned(given[name])
+            if name in given and kinds[name] != "constexpr" and name not in plain
+            if is_aligned(given[name])
         )
         signature = tuple((name, kinds[name]) for name in names)
         constant = tuple((name, fixed[name]) for name in names if name in fixed)

@@ -105,3 +105,20 @@ CASES = [
     Case(17, 96, (("4-affine", 33),), "silu", residual=True),
     Case(1, 576, (("8-zero128", 576),), bias=True, residual=True),
 ]
+
+K4, K5, K6 = "4-two-level-affine", "5-two-level-affine", "6-two-level-zero32"
+
+AHEAD = [  # matrices of Qwen3-8B and 32B, for what is compiled ahead of time
+    one(1, 5120, K4, 51200, "norm"),
+    one(8, 4096, K6, 1024, "norm"),
+    one(1, 4096, K6, 151_936, "norm"),
+    Case(24, 25600, ((K5, 5120),), "silu", residual=True),
+    Case(5, 4096, (("8-zero128", 4096),), residual=True),
+    *(one(16, 4096, format, 24576, "norm") for format in (K5, "8-zero128", "4-zero8", "f16")),
+    *(one(2, 4096, format, 24576) for format in ("2-two-level-nibbles", "3-two-level-zero4")),
+    one(4, 4096, "4-two-level-table", 24576, "norm"),
+    *(one(rows, 4096, "f32", 1024) for rows in (1, 512)),
+    *(one(512, 5120, format, 51200, "norm") for format in (K4, "f16")),
+    Case(512, 25600, ((K6, 5120),), "silu", residual=True),
+    one(512, 4096, "8-zero128", 4096),
+]

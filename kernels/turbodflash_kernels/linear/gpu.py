@@ -9,90 +9,23 @@ their sums are added in ascending order by the block that comes last.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import triton
 import triton.language as tl
 
 from turbodflash_kernels._gpu import layout
+from turbodflash_kernels._gpu.activations import Prepared, prepare
+from turbodflash_kernels._gpu.device import FEW_ROWS, GpuDevice
+from turbodflash_kernels._gpu.epilogue import finish
+from turbodflash_kernels._gpu.tiles import segment_of, tile_for, tiles_of
 from turbodflash_kernels._gpu.unpack import decoded
-from turbodflash_kernels.op import Gated, Prologue, RmsNorm
+from turbodflash_kernels.op import Prologue
 
 if TYPE_CHECKING:
-    from turbodflash_kernels._gpu.device import GpuDevice
     from turbodflash_kernels._gpu.weight import GpuWeight, PackedPart
     from turbodflash_kernels.op import Array
-
-FEW_ROWS = 32
-
-
-@triton.jit
-def _activated(x, at, gap, ACTIVATION: tl.constexpr, inside):
-    """x, or act(gate) * up where the gate lies at x and up `gap` further."""
-    value = tl.load(x + at, mask=inside, other=0.0)
-    if ACTIVATION == "":
-        return value
-    up = tl.load(x + gap + at, mask=inside, other=0.0)
-    if ACTIVATION == "silu":
-        return value * tl.sigmoid(value) * up
-    inner = 0.7978845608028654 * value * (1 + 0.044715 * value * value)  # sqrt(2 / pi)
-    return value * tl.sigmoid(2 * inner) * up  # (1 + tanh(z)) / 2 = sigmoid(2 z)
-
-
-@triton.jit(do_not_specialize=["k", "segment"])
-def _prepare(
-    x,
-    norm,
-    out,
-    units,
-    x_stride,
-    out_stride,
-    k,
-    segment,
-    eps,
-    NORM: tl.constexpr,
-    ACTIVATION: tl.constexpr,
-    HALF: tl.constexpr,
-    BLOCK: tl.constexpr,
-):
-    """A segment of a row: out [rows, out_stride], units f32 [rows, segments].
-
-    Without HALF the numbers stay float32 and units are 1.
-    """
-    row = tl.program_id(0).to(tl.int64)
-    first = tl.program_id(1) * segment
-    last = tl.minimum(first + segment, out_stride)
-    x += row * x_stride
-    lanes = tl.arange(0, BLOCK)
-    rstd = 1.0
-    if NORM:
-        squares = tl.zeros((BLOCK,), tl.float32)
-        for start in range(0, k, BLOCK):
-            value = tl.load(x + start + lanes, mask=start + lanes < k, other=0.0)
-            squares += value * value
-        rstd = 1 / tl.sqrt_rn(tl.sum(squares, axis=0) / k + eps)
-    inverse, unit = 1.0, 1.0
-    if HALF:
-        largest = tl.zeros((BLOCK,), tl.float32)
-        for start in range(first, last, BLOCK):
-            at = start + lanes
-            value = _activated(x, at, k, ACTIVATION, at < k)
-            if NORM:
-                value = value * rstd * tl.load(norm + at, mask=at < k, other=0.0)
-            largest = tl.maximum(largest, tl.abs(value))
-        exponent = tl.max(largest, axis=0).to(tl.int32, bitcast=True) >> 23
-        exponent = tl.minimum(tl.maximum(exponent, 14), 254)
-        inverse = ((267 - exponent) << 23).to(tl.float32, bitcast=True)
-        unit = ((exponent - 13) << 23).to(tl.float32, bitcast=True)
-    tl.store(units + row * tl.num_programs(1) + tl.program_id(1), unit)
-    for start in range(first, last, BLOCK):
-        at = start + lanes
-        value = _activated(x, at, k, ACTIVATION, at < k)
-        if NORM:
-            value = value * rstd * tl.load(norm + at, mask=at < k, other=0.0)
-        value = (value * inverse).to(out.dtype.element_ty)
-        tl.store(out + row * out_stride + at, value, mask=at < last)
 
 
 @triton.jit(do_not_specialize=["n", "turns", "turns_each"])
@@ -190,7 +123,7 @@ def _product(
         p_scales += UNROLL * 32 * SCALES
     if WEIGHTS_FIRST:
         acc = tl.trans(acc)
-    _finish(
+    finish(
         acc,
         i_m,
         i_n,
@@ -253,7 +186,7 @@ def _product_dense(
         p_w += BK
     if WEIGHTS_FIRST:
         acc = tl.trans(acc)
-    _finish(
+    finish(
         acc,
         i_m,
         i_n,
@@ -271,71 +204,6 @@ def _product_dense(
     )
 
 
-@triton.jit
-def _finish(
-    acc,
-    i_m,
-    i_n,
-    units,
-    unit,
-    bias,
-    residual,
-    out,
-    partial,
-    counters,
-    n,
-    columns,
-    out_stride,
-    residual_stride,
-):
-    """Out of units, together with the other segments where there are any."""
-    segment, segments = tl.program_id(2), tl.num_programs(2)
-    inside = (i_m < n)[:, None] & (i_n < columns)[None, :]
-    acc *= tl.load(units + i_m * segments + segment, mask=i_m < n, other=0.0)[:, None]
-    if partial is None:
-        _write(
-            acc, i_m, i_n, inside, unit, bias, residual, out, columns, out_stride, residual_stride
-        )
-    else:
-        p_partial = partial + i_m[:, None] * columns + i_n[None, :]
-        step = n.to(tl.int64) * columns
-        tl.store(p_partial + segment * step, acc, mask=inside)
-        tl.debug_barrier()  # all of the block has stored before one of it says so
-        counter = counters + tl.program_id(1)
-        if tl.atomic_add(counter, 1, sem="acq_rel", scope="gpu") == segments - 1:
-            total = tl.zeros_like(acc)
-            for _ in range(segments):
-                total += tl.load(p_partial, mask=inside, other=0.0, cache_modifier=".cg")
-                p_partial += step
-            _write(
-                total,
-                i_m,
-                i_n,
-                inside,
-                unit,
-                bias,
-                residual,
-                out,
-                columns,
-                out_stride,
-                residual_stride,
-            )
-            tl.store(counter, 0)
-
-
-@triton.jit
-def _write(
-    total, i_m, i_n, inside, unit, bias, residual, out, columns, out_stride, residual_stride
-):
-    total *= tl.load(unit + i_n, mask=i_n < columns, other=0.0)[None, :]
-    if bias is not None:
-        total += tl.load(bias + i_n, mask=i_n < columns, other=0.0)[None, :]
-    if residual is not None:
-        p_residual = residual + i_m[:, None] * residual_stride + i_n[None, :]
-        total += tl.load(p_residual, mask=inside, other=0.0)
-    tl.store(out + i_m[:, None] * out_stride + i_n[None, :], total, mask=inside)
-
-
 def refuse(
     device: GpuDevice, *, weight: GpuWeight, prologue: Prologue, bias: Array | None
 ) -> str | None:
@@ -351,8 +219,11 @@ def bind(
     def linear(x: Array, residual: Array | None = None) -> Array:
         n = x.shape[0]
         out = device.scratch((n, weight.rows), np.float32)
-        segment = _segment(device, weight) if n <= FEW_ROWS else weight.inputs
-        prepared = {half: _prepared(device, x, weight, prologue, segment, half) for half in halves}
+        segment = segment_of(device, weight.rows, weight.inputs) if n <= FEW_ROWS else weight.inputs
+        prepared = {
+            half: prepare(device, x, prologue, weight.cols, weight.inputs, segment, half)
+            for half in halves
+        }
         first = 0
         for product in products:
             product(prepared[product.halves], n, segment, out, first, bias, residual)
@@ -362,81 +233,6 @@ def bind(
     return linear
 
 
-class Tile(NamedTuple):
-    """What a block computes: rows of x times columns of the result."""
-
-    rows: int
-    columns: int
-    warps: int
-    stages: int
-
-
-NARROW = Tile(16, 32, 2, 3)  # where tiles of 64 columns would leave multiprocessors idle
-FEW = Tile(16, 64, 4, 3)
-MORE = Tile(32, 128, 8, 2)
-MANY = Tile(128, 128, 8, 2)
-INTERPRETED = {16: Tile(16, 128, 4, 1), 32: Tile(32, 128, 4, 1)}
-
-SEGMENT = 256  # segments are whole multiples of it
-LEAST_SEGMENT = 512
-MOST_SEGMENTS = 8
-BLOCKS_EACH = 3  # blocks per multiprocessor that hide each other's waiting
-
-
-def _tile(device: GpuDevice, n: int, columns: int) -> Tile:
-    if n > FEW_ROWS:
-        return MANY
-    if device.place.type == "cpu":
-        return INTERPRETED[16 if n <= 16 else 32]
-    if n > 16:
-        return MORE
-    return NARROW if columns < FEW.columns * device.card.sms else FEW
-
-
-def _segment(device: GpuDevice, weight: GpuWeight) -> int:
-    """Inputs that one block sums up, of a pass of few rows; from shape and card alone."""
-    blocks = triton.cdiv(weight.rows, FEW.columns)
-    wanted = min(BLOCKS_EACH * device.card.sms // blocks, MOST_SEGMENTS)
-    segment = triton.cdiv(weight.inputs, max(wanted, 1) * SEGMENT) * SEGMENT
-    return min(max(segment, LEAST_SEGMENT), weight.inputs)
-
-
-class _Prepared(NamedTuple):
-    """x: [n, inputs]. units: f32 [n, segments]."""
-
-    x: Array
-    units: Array
-
-
-def _prepared(
-    device: GpuDevice, x: Array, weight: GpuWeight, prologue: Prologue, segment: int, half: bool
-) -> _Prepared:
-    n, segments = x.shape[0], triton.cdiv(weight.inputs, segment)
-    out = device.scratch((n, weight.inputs), np.float16 if half else np.float32)
-    units = device.scratch((n, segments), np.float32)
-    norm = prologue if isinstance(prologue, RmsNorm) else None
-    device.launch(
-        _prepare,
-        (n, segments),
-        x,
-        norm.weight if norm else None,
-        out,
-        units,
-        x.stride(0),
-        weight.inputs,
-        weight.cols,
-        segment,
-        float(norm.eps) if norm else 0.0,
-        warps=8,
-        stages=1,
-        NORM=norm is not None,
-        ACTIVATION=prologue.activation if isinstance(prologue, Gated) else "",
-        HALF=half,
-        BLOCK=2048,
-    )
-    return _Prepared(out, units)
-
-
 class _Product:
     """One part of a matrix, times activations, into its columns of the result."""
 
@@ -444,13 +240,13 @@ class _Product:
         self.device, self.weight = device, weight
         self.part: PackedPart = weight.parts[index]
         self.halves = self.part.format.dense != "f32"
-        blocks = triton.cdiv(self.part.rows, NARROW.columns)
+        blocks = triton.cdiv(self.part.rows, tiles_of(device).narrow.columns)
         self.counters = device.counters.take(blocks)
         self.kernel, self.arrays, self.step, self.constants = _kernel(device, self.part)
 
     def __call__(
         self,
-        prepared: _Prepared,
+        prepared: Prepared,
         n: int,
         segment: int,
         out: Array,
@@ -460,7 +256,7 @@ class _Product:
     ) -> None:
         columns = self.part.rows
         last = first + columns
-        tile = _tile(self.device, n, columns)
+        tile = tile_for(self.device, n, columns, self.halves)
         segments = prepared.units.shape[1]
         split = segments > 1
         into = out[:, first:last]
