@@ -66,12 +66,13 @@ class Choice(NamedTuple):
     """Where a model and its draft shall compute, before it is known what fits.
 
     card: takes the model's layers, as many as `layers` says, None = as many as fit; None = there is
-    none. draft: None = where the model's head is.
+    none. draft: None = where the model's head is. unasked: the card is used because it is there.
     """
 
     card: Device | None
     layers: int | None
     draft: Device | None
+    unasked: bool = False
 
     def main(self, devices: Devices) -> Device:
         """The one whose layout of weights memory is planned with."""
@@ -91,7 +92,7 @@ def choose(options: LoadOptions, devices: Devices) -> Choice:
 
     A card that nobody asked for is used if it will do, and otherwise left alone.
     """
-    layers, spec = options.gpu_layers, options.spec or SpecOptions()
+    layers, spec, unasked = options.gpu_layers, options.spec or SpecOptions(), False
     if options.device == HOST or layers == 0:
         card = None
     elif options.device != "auto":
@@ -99,10 +100,10 @@ def choose(options: LoadOptions, devices: Devices) -> Choice:
     elif layers:
         card = devices.named(_best_card())
     else:
-        card = _card_if_any(devices)
+        card, unasked = _card_if_any(devices), True
     if card is not None and layers is None and card.free_bytes() is None:
         layers = EVERY_LAYER  # it shares the host's memory
-    return Choice(card, layers, _draft_device(spec, card, devices))
+    return Choice(card, layers, _draft_device(spec, card, devices), unasked)
 
 
 def wish_of(options: LoadOptions, choice: Choice, trained: int) -> Wish:

@@ -24,6 +24,7 @@ from turbodflash_engine.pairing import DraftFile, draft_info, one_of, rules
 from turbodflash_engine.sampling.defaults import sample_defaults
 from turbodflash_engine.sizing import cheaper_caches, needs_of
 from turbodflash_kernels.device import Device
+from turbodflash_kernels.errors import NoKernel, NoRoom
 
 if TYPE_CHECKING:
     from turbodflash_engine.tokenizer import Tokenizer
@@ -56,16 +57,34 @@ def load(options: LoadOptions, progress: Report | None = None) -> Loaded:
     report = progress or (lambda event: None)
     meter = _Meter(report)
     with open_files(options, meter.expect, meter.add) as files:
-        loaded = _build(files.model, files.draft, options, report)
+        loaded = _loaded(files, options, Devices(options, _Compiling(report)))
     if options.warmup:
         warm_up(loaded.model, loaded.drafter or NoDrafter(), max(loaded.tokenizer.bos_id, 0))
     return loaded
 
 
-def _build(found: Found, draft: DraftFile | None, options: LoadOptions, report: Report) -> Loaded:
-    spec = options.spec or SpecOptions()
-    devices = Devices(options, _Compiling(report))
+def _loaded(files: Files, options: LoadOptions, devices: Devices) -> Loaded:
+    """A card that nobody asked for and that cannot do it is left alone, with a note."""
     choice = choose(options, devices)
+    try:
+        return _build(*files, options, devices, choice)
+    except (NoKernel, NoRoom) as error:
+        if not choice.unasked:
+            raise
+        why = str(error).splitlines()[0].rstrip(":")
+    loaded = _build(*files, options, devices, choice._replace(card=None))
+    notes = (f"the CPU computes, not the GPU: {why}", *loaded.info.notes)
+    return loaded._replace(info=loaded.info._replace(notes=notes))
+
+
+def _build(
+    found: Found,
+    draft: DraftFile | None,
+    options: LoadOptions,
+    devices: Devices,
+    choice: Choice,
+) -> Loaded:
+    spec = options.spec or SpecOptions()
     plan = _plan(found, draft, options, choice, devices)
     placement = _placement(choice, plan, found.config.layers, devices)
     drafts_on = choice.draft or placement.head

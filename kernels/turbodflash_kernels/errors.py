@@ -24,3 +24,7 @@ class NoKernel(TurbodflashError):
 
 class NoDevice(TurbodflashError):
     """The device that was asked for does not exist on this machine."""
+
+
+class NoRoom(TurbodflashError):
+    """The memory of a device is full."""

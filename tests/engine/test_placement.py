@@ -14,7 +14,7 @@ from tests.engine.tiny_models import golden, path_of, tensors_of, tiny
 from turbodflash_engine import devices, plugins
 from turbodflash_engine.devices import Choice, Devices, choose
 from turbodflash_engine.drafters._across import Across, across
-from turbodflash_engine.errors import BadUsage, DoesNotFit
+from turbodflash_engine.errors import BadUsage, DoesNotFit, TurbodflashError
 from turbodflash_engine.loading import Loaded, load
 from turbodflash_engine.models._base import Model
 from turbodflash_engine.models._placement import Placement, Run
@@ -23,7 +23,7 @@ from turbodflash_kernels import cards
 from turbodflash_kernels._reference import ReferenceDevice
 from turbodflash_kernels.cards import FoundCard
 from turbodflash_kernels.device import Device, open_device
-from turbodflash_kernels.errors import NoDevice
+from turbodflash_kernels.errors import NoDevice, NoKernel, NoRoom
 
 LAYERS = {"llama": 4, "qwen3": 6}  # of the tiny models
 MODELS = plugins.names("models")
@@ -224,6 +224,10 @@ def test_what_was_asked_for_and_does_not_fit_a_card_is_refused(
         on_a_card_of(1_000_000, monkeypatch, gpu_layers=fewer + 1)
 
 
+class Other(ReferenceDevice):
+    """Stands for a card."""
+
+
 class TestAnyCard:
     """What becomes of layers where nobody said which device."""
 
@@ -240,7 +244,7 @@ class TestAnyCard:
         self.opened.append(name)
         if name.startswith("gpu") and not self.found:
             raise NoDevice("there is no card")
-        return ReferenceDevice()
+        return Other() if name.startswith("gpu") else ReferenceDevice()
 
     def chosen(self, **options: Any) -> Choice:
         asked = LoadOptions(path_of("llama"), **options)
@@ -268,6 +272,21 @@ class TestAnyCard:
         with pytest.raises(NoDevice):
             self.chosen(spec=SpecOptions(gpu_layers=1))
         assert self.opened == ["gpu:0", "gpu:1", "gpu:0"]
+
+    @pytest.mark.parametrize("error", [NoKernel("no kernel for x():\n  gpu: no"), NoRoom("full")])
+    def test_one_that_cannot_do_it_is_left_alone_unless_it_was_asked_for(
+        self, error: TurbodflashError, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def refuse(self: Device, op: str, **static: Any) -> Any:
+            raise error
+
+        self.found = (FoundCard("new", 90, 1),)
+        monkeypatch.setattr(Other, "bind", refuse)
+        found = loaded()
+        assert found.info.device == "reference float32"  # which stands for the CPU here
+        assert found.info.notes == (f"the CPU computes, not the GPU: {str(error).split(':')[0]}",)
+        with pytest.raises(type(error)):
+            loaded(gpu_layers=EVERY_LAYER)
 
     def test_a_draft_may_have_it_alone(self) -> None:
         self.found = (FoundCard("new", 90, 1),)

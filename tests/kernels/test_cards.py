@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
+import torch
 
 from turbodflash_kernels import cards
 from turbodflash_kernels.cards import FoundCard
 from turbodflash_kernels.device import open_device
-from turbodflash_kernels.errors import NoDevice
+from turbodflash_kernels.errors import NoDevice, NoRoom
 
 
 class Driver:
@@ -118,3 +120,16 @@ def test_where_kernels_are_interpreted_no_card_is_needed(monkeypatch: pytest.Mon
     device = open_device("gpu", graphs=False)
     assert "interpreted" in device.describe()
     assert device.free_bytes() is None
+
+
+def test_a_card_that_is_full_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*sizes: Any, **more: Any) -> Any:
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
+
+    device = open_device("gpu")
+    for name in ("empty", "zeros"):
+        monkeypatch.setattr(torch, name, full)
+        with pytest.raises(NoRoom, match="the memory of the interpreted is full") as caught:
+            getattr(device, name)((1 << 20,), np.float32)
+        assert "-ngl" in caught.value.hint
+        monkeypatch.undo()

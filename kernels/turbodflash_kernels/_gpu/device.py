@@ -6,7 +6,8 @@ tensors in the host's memory: slow, for tests.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import numpy as np
@@ -20,7 +21,7 @@ from turbodflash_kernels._gpu.counters import Counters
 from turbodflash_kernels._gpu.graphs import CudaGraphs, Record, Replayed
 from turbodflash_kernels._gpu.launching import Launch, Recorder, launch_now, launching_on
 from turbodflash_kernels.device import Device
-from turbodflash_kernels.errors import NoDevice
+from turbodflash_kernels.errors import NoDevice, NoRoom
 from turbodflash_kernels.kv import HeadFormat
 from turbodflash_kernels.op import Part
 from turbodflash_kernels.planar import Format
@@ -128,7 +129,8 @@ class GpuDevice(Device):
         return max(int(free) - RESERVE, 0)
 
     def empty(self, shape: tuple[int, ...], dtype: DTypeLike) -> torch.Tensor:
-        array = torch.empty(shape, dtype=torch_type(dtype), device=self.place)
+        with self._finding_room():
+            array = torch.empty(shape, dtype=torch_type(dtype), device=self.place)
         if self.poison and array.dtype.is_floating_point:
             array.fill_(torch.nan)
         return array
@@ -136,11 +138,13 @@ class GpuDevice(Device):
     scratch = empty
 
     def zeros(self, shape: tuple[int, ...], dtype: DTypeLike) -> torch.Tensor:
-        return torch.zeros(shape, dtype=torch_type(dtype), device=self.place)
+        with self._finding_room():
+            return torch.zeros(shape, dtype=torch_type(dtype), device=self.place)
 
     def upload(self, values: NDArray[Any]) -> torch.Tensor:
         host = torch.from_numpy(np.array(values, order="C"))
-        return host if self.place.type == "cpu" else host.to(self.place)
+        with self._finding_room():
+            return host if self.place.type == "cpu" else host.to(self.place)
 
     def read(self, array: torch.Tensor) -> NDArray[Any]:
         return self.read_all([array])[0]
@@ -170,7 +174,8 @@ class GpuDevice(Device):
             torch.cuda.synchronize(self.place)
 
     def pack(self, parts: Sequence[Part], cols: int) -> weight.GpuWeight:
-        return weight.pack(parts, cols, self)
+        with self._finding_room():
+            return weight.pack(parts, cols, self)
 
     def bytes_per_weight(self, format: Format) -> float:
         return weight.bytes_per_weight(format)
@@ -179,6 +184,17 @@ class GpuDevice(Device):
         self, format_k: HeadFormat, format_v: HeadFormat, positions: int, kv_heads: int
     ) -> kv.GpuKV:
         return kv.make(format_k, format_v, positions, kv_heads, self)
+
+    @contextmanager
+    def _finding_room(self) -> Iterator[None]:
+        """Others use a card as well: what fitted when it was planned may not fit any more."""
+        try:
+            yield
+        except torch.OutOfMemoryError as error:
+            raise NoRoom(
+                f"the memory of the {self.card.name} is full",
+                hint="use a smaller -ngl or -c, or close other programs that use the card",
+            ) from error
 
     # -- recording -------------------------------------------------------------------------------
 
