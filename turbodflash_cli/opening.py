@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import atexit
 import gc
 import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -68,6 +70,8 @@ def _without_collection() -> Iterator[None]:
     finally:
         gc.freeze()
         gc.enable()
+        if "triton" in sys.modules:  # at the end it complains about every object that is left
+            atexit.register(gc.unfreeze)
 
 
 def _tell(terminal: Terminal, session: Session) -> None:

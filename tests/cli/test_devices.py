@@ -61,3 +61,18 @@ def test_a_card_that_is_not_there_is_one_sentence() -> None:
         "error: there is no NVIDIA card here that its driver knows of.\n"
         "hint: leave out -ngl and -dev, or use -ngl 0, to compute on the CPU\n"
     )
+
+
+def test_an_answer_from_a_card_is_that_of_the_cpu() -> None:
+    """The head alone is there, because it is interpreted."""
+    words = ("-m", str(path_of("qwen3")), "-no-cnv", "-p", "a", "-n", "4", "--temp", "0")
+    small = ("-c", "256", "--no-warmup", "--no-show-timings")
+
+    def answer(*where: str) -> tuple[str, str]:
+        script = "import sys; from turbodflash_cli.app import main; main(sys.argv[1:])"
+        done = run("-c", script, *words, *small, *where, TRITON_INTERPRET="1")
+        return done.stdout, done.stderr
+
+    on_the_card = answer("-dev", "gpu", "-ngl", "1")
+    assert on_the_card == answer("-ngl", "0")
+    assert on_the_card[1] == ""
