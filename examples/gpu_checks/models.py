@@ -18,29 +18,53 @@ from turbodflash_engine.options import SpecOptions
 from turbodflash_kernels.device import open_device
 
 WIDTHS = (*range(1, 17), 24, 32)
-TOLERANCE = 100
-"""Half floats against float32, in units of what the recorded numbers may be off in float32."""
+QUANTISED = (
+    *(("llama-q", "q4_1"), ("llama-q", "q4_K_M")),
+    *(("qwen3-q", "q4_K_M"), ("qwen3-q", "q8_0")),
+)
 PROMPT = [7, 300, 301, 302, 40, 41, 300, 301, 302, 40]
 SAID = 24
 
 
 def recorded(setting: Setting) -> None:
     """Logits of prompts and steps, and the greedy continuation, as recorded."""
+    for family, kind in QUANTISED:
+        if setting.over():
+            return
+        expected = golden(f"{family}-quant")
+        logits = _prompt_of(f"{family}-{kind}", expected["tokens"], setting)[1][-24:]
+        exact, stock = (expected[f"{kind}_{what}"] for what in ("exact_last24", "stock_vs_exact"))
+        _compare(setting, f"{family}-{kind}", logits, exact, float(stock))
     for name in plugins.names("models"):
         if setting.over():
             return
         expected = golden(name)
-        model = tiny(name, open_device(setting.device))
-        tokens = [int(token) for token in expected["tokens"]]
-        logits = model(tokens, logits=len(tokens)).logits
-        worst = float(np.abs(logits - expected["logits"]).max())
-        allowed = TOLERANCE * float(expected["atol"])
-        setting.report.check(worst <= allowed, f"{name}: logits off by {worst:.2e} > {allowed:.2e}")
-        setting.report.figures[name] = {"worst": worst, "recorded_atol": float(expected["atol"])}
+        model, logits = _prompt_of(name, expected["tokens"], setting)
+        _compare(setting, name, logits, expected["logits"], float(expected["atol"]))
         said, greedy = int(logits[-1].argmax()), [int(t) for t in expected["greedy_tokens"]]
         for step, token in enumerate(greedy):
             setting.report.check(said == token, f"{name}: step {step} says {said}, not {token}")
             said = int(model([token]).logits[0].argmax())
+
+
+def _prompt_of(
+    name: str, tokens: NDArray[np.int32], setting: Setting
+) -> tuple[Model, NDArray[np.float32]]:
+    """A tiny model that has read a prompt, and the logits of all its rows."""
+    model = tiny(name, open_device(setting.device))
+    return model, model([int(token) for token in tokens], logits=len(tokens)).logits.copy()
+
+
+def _compare(
+    setting: Setting,
+    name: str,
+    logits: NDArray[np.float32],
+    exact: NDArray[np.float32],
+    allowed: float,
+) -> None:
+    worst = float(np.abs(logits - exact).max())
+    setting.report.check(worst <= allowed, f"{name}: logits off by {worst:.2e} > {allowed:.2e}")
+    setting.report.figures[name] = {"worst": worst, "allowed": allowed}
 
 
 def graphs(setting: Setting) -> None:
