@@ -18,8 +18,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import turbodflash_kernels
+from turbodflash_kernels import every_op
+
 if TYPE_CHECKING:
     from turbodflash_kernels._gpu.launching import Recorded
+
+PACKAGE = turbodflash_kernels.__name__
 
 TENSOR = re.compile(r"^(UTC\w*MMA|[HIQ]G?MMA|OMMA)")
 LOADS = re.compile(r"^(LDG|LDGSTS|UTMALDG|UBLKCP)\b")
@@ -112,18 +117,25 @@ def _compile_in_earnest() -> None:
 
 def _compile_op(job: tuple[str, int]) -> list[Compiled]:
     op, capability = job
-    return [compile_one(op, launch, capability) for launch in record(op, capability)]
+    found = []
+    for launch in record(op, capability):
+        try:
+            found.append(compile_one(op, launch, capability))
+        except Exception as error:
+            raise RuntimeError(f"{op} does not compile for sm_{capability}: {launch}") from error
+    return found
 
 
 def record(op: str, capability: int) -> list[Recorded]:
-    """What the cases of an op launch on such a card."""
+    """What the cases of an op launch on such a card, save kernels of other ops."""
     from turbodflash_kernels._gpu.device import GpuDevice
 
-    cases = import_module(f"turbodflash_kernels.{op}.cases")
+    cases = import_module(f"{PACKAGE}.{op}.cases")
     device, recorder = GpuDevice.compiling(capability)
     for case in getattr(cases, "AHEAD", cases.CASES):
         case.bind(device)(case.inputs(case.rows))
-    return list(recorder.launches)
+    others = {f"{PACKAGE}.{other}.gpu" for other in every_op() if other != op}
+    return [launch for launch in recorder.launches if launch.kernel.fn.__module__ not in others]
 
 
 def compile_one(op: str, launch: Recorded, capability: int) -> Compiled:

@@ -161,8 +161,7 @@ def _turbo(x, KIND: tl.constexpr):
 def _by_halves(x):
     """Sums of x [n, 128]: halves are added until one number is left."""
     for i in tl.static_range(7):
-        HALF: tl.constexpr = 64 >> i
-        x = tl.sum(tl.reshape(x, [x.shape[0], 2, HALF]), 1)
+        x = tl.sum(tl.reshape(x, [x.shape[0], 2, 64 >> i]), 1)
     return tl.reshape(x, [x.shape[0]])
 
 

@@ -37,12 +37,17 @@ def turned_back(x, N: tl.constexpr, ROTATION: tl.constexpr, BLOCK: tl.constexpr)
 @triton.jit
 def _hadamard(x, N: tl.constexpr, BLOCK: tl.constexpr):
     for i in tl.static_range(log2(BLOCK)):
-        DISTANCE: tl.constexpr = 2**i
-        pairs = tl.reshape(x, [N // (2 * DISTANCE), 2, DISTANCE])
-        first, second = tl.split(tl.permute(pairs, (0, 2, 1)))
-        both = tl.permute(tl.join(first + second, first - second), (0, 2, 1))
-        x = tl.reshape(both, [N])
+        x = _butterfly(x, N, 2**i)
     return x * (BLOCK**-0.5)
+
+
+@triton.jit
+def _butterfly(x, N: tl.constexpr, DISTANCE: tl.constexpr):
+    """The sums and differences of all pairs that are so far apart."""
+    pairs = tl.reshape(x, [N // (2 * DISTANCE), 2, DISTANCE])
+    first, second = tl.split(tl.permute(pairs, (0, 2, 1)))
+    both = tl.permute(tl.join(first + second, first - second), (0, 2, 1))
+    return tl.reshape(both, [N])
 
 
 @triton.jit
