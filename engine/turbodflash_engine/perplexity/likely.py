@@ -22,6 +22,11 @@ STEPS = 65536 // DEEPEST
 """Steps of a kept logarithm per unit."""
 
 
+NOISE = 1e-6
+"""Probabilities of all unlikely tokens together that are below this are taken as equal: they are
+what float32 sums leave of 1."""
+
+
 class Likely(NamedTuple):
     """Distributions of n rows.
 
@@ -111,6 +116,6 @@ def _divergence(codes: NDArray[np.uint16], tail: float, logs: Values) -> float:
     kept += np.log1p(-tail) - np.log(total)
     p *= (1 - tail) / total
     found = float(p @ (kept - logs))
-    if tail > 0:
-        found += tail * (np.log(tail) - np.log(max(1.0 - float(np.exp(logs).sum()), 1e-12)))
+    other = 1.0 - float(np.exp(logs).sum())
+    found += tail * float(np.log(max(tail, NOISE)) - np.log(max(other, NOISE)))
     return max(found, 0.0)
