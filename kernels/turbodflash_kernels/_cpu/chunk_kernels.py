@@ -164,7 +164,10 @@ def ask_for(address, nbytes):
         prefetch(address + line)
 
 
-@inline
+def build(name):
+    return {"chunk": chunk}[name]
+
+
 def chunk(kv, direct, k, v, next_k, queries, count, bounds, space, partials, size):
     """The partials of one chunk, at k and v, for `count` queries f32 [count, width_k], scaled.
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import numba
 
-from turbodflash_kernels._cpu.chunk_kernels import chunk, clear, finish, merge
+from turbodflash_kernels._cpu.calls import call11
+from turbodflash_kernels._cpu.chunk_kernels import clear, finish, merge
 from turbodflash_kernels._cpu.chunk_words import MOST_QUERIES, bounds_bytes, space_bytes
 from turbodflash_kernels._cpu.gather_kernels import copy_bytes, keys_at, path, shared, values_at
 from turbodflash_kernels._cpu.kv_words import (
@@ -40,11 +41,11 @@ bounds_bytes, space_bytes = inline(bounds_bytes), inline(space_bytes)
 # words of all kernels; KV: the words of _cpu/kv_words.py
 Q, Q_STRIDE, POSITIONS, N, KV, KV_HEADS, GROUP, HEAD_DIM, SCALE = range(0, 72, 8)
 OUT, OUT_STRIDE, WINDOW, BLOCK, SINKS = range(72, 112, 8)  # BLOCK: rows see all of the call
-ROWS_PER_TASK = 112
+CHUNK_KERNEL, ROWS_PER_TASK = 112, 120
 # words of few rows; PARTIALS: float32 [kv_heads, CHUNKS, n * group, width_v + PARTIAL_EXTRA]
-PARTIALS, CHUNKS, SPLITS, PARENTS = range(120, 152, 8)
-DIRECT = 152  # two words: kernels of _cpu/direct_kernels.py for the queries of one row, or 0
-NOTHING = 168  # two words of 0
+PARTIALS, CHUNKS, SPLITS, PARENTS = range(128, 160, 8)
+DIRECT = 160  # two words: kernels of _cpu/direct_kernels.py for the queries of one row, or 0
+NOTHING = 176  # two words of 0
 
 
 def build(name, *spec):
@@ -158,7 +159,7 @@ def split(args, task, scratch):
     each = (max(end - begin, 0) + splits - 1) // splits
     first = begin + task // kv_heads * each
     last = min(first + each, end)
-    direct = args + (DIRECT if n == 1 else NOTHING)
+    chunk, direct = load_i64(args + CHUNK_KERNEL), args + (DIRECT if n == 1 else NOTHING)
     for j in range(0, queries, MOST_QUERIES):
         count = min(MOST_QUERIES, queries - j)
         bounds = take_queries(args, head, j, j + count, scratch)
@@ -168,7 +169,7 @@ def split(args, task, scratch):
             following = keys_at(kv, c + 1, head) if c + 1 < last else 0
             out = here + (c * queries + j) * size
             k, v = keys_at(kv, c, head), values_at(kv, c, head)
-            chunk(kv, direct, k, v, following, scratch, count, bounds, space, out, size)
+            call11(chunk, kv, direct, k, v, following, scratch, count, bounds, space, out, size)
 
 
 def branches(args, task, scratch):
@@ -186,7 +187,7 @@ def branches(args, task, scratch):
     values = keys + load_i64(kv + K_HEAD)
     first = task // kv_heads * load_i64(args + ROWS_PER_TASK)
     last = min(first + load_i64(args + ROWS_PER_TASK), n)
-    direct = args + DIRECT
+    chunk, direct = load_i64(args + CHUNK_KERNEL), args + DIRECT
     root, parents = load_i32(load_i64(args + POSITIONS)), load_i64(args + PARENTS)
     for c in range(root // CHUNK, chunks_of(args, first, last, -1)[1]):
         start = c * CHUNK
@@ -199,7 +200,7 @@ def branches(args, task, scratch):
                 j = row * group
                 take_queries(args, head, j, j + group, scratch)
                 bound(args, j, j + group, start, -1, bounds)
-                chunk(kv, direct, keys, values, 0, scratch, group, bounds, space,
+                call11(chunk, kv, direct, keys, values, 0, scratch, group, bounds, space,
                       here + (c * queries + j) * size, size)  # fmt: skip
 
 
@@ -226,7 +227,7 @@ def rows(args, task, scratch):
     first_row = task // kv_heads * load_i64(args + ROWS_PER_TASK)
     last_row = min(first_row + load_i64(args + ROWS_PER_TASK), load_i64(args + N))
     begin, end = chunks_of(args, first_row, last_row, furthest)
-    direct = args + NOTHING
+    chunk, direct = load_i64(args + CHUNK_KERNEL), args + NOTHING
     for j in range(first_row * group, last_row * group, MOST_QUERIES):
         count = min(MOST_QUERIES, last_row * group - j)
         bounds = take_queries(args, head, j, j + count, scratch)
@@ -239,7 +240,9 @@ def rows(args, task, scratch):
             bound(args, j, j + count, c * CHUNK, furthest, bounds)
             following = keys_at(kv, c + 1, head) if c + 1 < end else 0
             k, v = keys_at(kv, c, head), values_at(kv, c, head)
-            chunk(kv, direct, k, v, following, scratch, count, bounds, space, partials, size)
+            call11(
+                chunk, kv, direct, k, v, following, scratch, count, bounds, space, partials, size
+            )
             for i in range(count):
                 seen_first, seen = load_i64(bounds + 16 * i), load_i64(bounds + 16 * i + 8)
                 if seen_first < CHUNK and seen > 0:

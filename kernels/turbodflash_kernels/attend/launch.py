@@ -74,7 +74,8 @@ def bind(
     combine, by_rows, split = (device.kernel("attend", name) for name in kernels)
     group, width_v = heads // kv_heads, summed(kv.format_v)
     shape = (address(kv.words), kv_heads, group, head_dim, float_word(scale))
-    rule = (window, not causal, 0 if sinks is None else address(sinks))
+    chunk = device.library.address("_cpu.chunk_kernels", "chunk")
+    rule = (window, not causal, 0 if sinks is None else address(sinks), chunk)
     rows_per_task = _rows_per_task(group)
     direct = _direct(device, kv, group)
 
