@@ -31,7 +31,7 @@ IGNORED = _spread(
         "-ncmoed --n-cpu-moe-draft --spec-draft-n-cpu-moe --spec-draft-ncmoe": 1,
         "--spec-draft-backend-sampling --no-spec-draft-backend-sampling": 0,
         "-fitt --fit-target -fitc --fit-ctx": 1,
-        "--perf --no-perf --check-tensors --no-context-shift": 0,
+        "--perf --no-perf --check-tensors": 0,
         "--log-disable --log-prefix --no-log-prefix": 0,
         "--log-timestamps --no-log-timestamps": 0,
         "--log-file --log-colors": 1,
@@ -49,8 +49,8 @@ UNSUPPORTED = _spread(
         "--no-mmproj --mmproj-auto": 0,
         "-mu --model-url -dr --docker-repo --override-kv -ot --override-tensor --rpc": 1,
         "-bf --binary-file --in-prefix --in-suffix --prompt-cache --server-base": 1,
-        "--in-prefix-bos --prompt-cache-all --prompt-cache-ro --context-shift": 0,
-        "--keep -gan --grp-attn-n -gaw --grp-attn-w": 1,
+        "--in-prefix-bos --prompt-cache-all --prompt-cache-ro": 0,
+        "-gan --grp-attn-n -gaw --grp-attn-w": 1,
         "--yarn-ext-factor --yarn-attn-factor --yarn-beta-slow --yarn-beta-fast": 1,
         "--adaptive-target --adaptive-decay": 1,
         "-bs --backend-sampling --log-jsonl --verbose-prompt": 0,
@@ -66,8 +66,6 @@ INSTEAD = {
     "--cache-list": "use: turbodflash models",
     "-mu": "download the file and pass it with -m, or use -hf user/repo",
     "--model-url": "download the file and pass it with -m, or use -hf user/repo",
-    "--context-shift": "use a larger -c, or /clear in a chat",
-    "--keep": "use a larger -c, or /clear in a chat",
     "--reasoning-budget": "use --reasoning off to skip the thinking",
 }
 """What to do in place of a refused option."""

@@ -47,6 +47,8 @@ def load_options(
         "chat_template": template,
         "warmup": compute.warmup,
         "spec": spec,
+        "context_shift": window.context_shift,
+        "keep": window.keep,
         "fit": None if window.fit is None else window.fit == "on",
     }
     known: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
@@ -76,7 +78,7 @@ def say_options(
     if reasoning.reasoning_effort is not None:
         variables["reasoning_effort"] = reasoning.reasoning_effort
     return SayOptions(
-        max_tokens=-1 if prompt.max_tokens is None else max(prompt.max_tokens, -1),
+        max_tokens=-1 if prompt.max_tokens is None else prompt.max_tokens,
         stop=stop_strings(prompt),
         sample=sampling.over(defaults),
         thinking=thinking(reasoning),

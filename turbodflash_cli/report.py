@@ -44,10 +44,12 @@ def say_stats(terminal: Terminal, finished: Finished, draft: DraftInfo | None) -
 
 
 def say_if_full(terminal: Terminal, finished: Finished, context: int) -> None:
-    """An answer that the context cut off must not look complete."""
+    """An answer that the context cut off, or that lost its beginning, must not look complete."""
     if finished.reason == "context":
         used = finished.prompt_tokens + finished.new_tokens
         terminal.note(f"[stopped: context full, {used} of {context} tokens]")
+    if finished.dropped:
+        terminal.note(f"[context full: {finished.dropped:,} of its oldest tokens were dropped]")
 
 
 def say_details(terminal: Terminal, finished: Finished) -> None:
@@ -75,6 +77,8 @@ def timings(finished: Finished) -> dict[str, Any]:
             "predicted", finished.new_tokens, finished.decode_seconds, finished.tokens_per_second
         ),
     }
+    if finished.dropped:
+        fields["dropped_n"] = finished.dropped
     did = finished.speculation
     if did is not None:
         fields |= {

@@ -25,7 +25,7 @@ def change(options: SayOptions, name: str, written: str) -> SayOptions:
     """The options with one setting changed; raises BadUsage."""
     name = name.lower().lstrip("-").replace("_", "-")
     if name == "n":
-        return replace(options, max_tokens=max(whole(low=-2)("n", written), -1))
+        return replace(options, max_tokens=whole(low=-2)("n", written))
     if name == "reasoning":
         return replace(options, thinking=_THINKING[on_off_auto(name, written)])
     if name not in _SAMPLING:

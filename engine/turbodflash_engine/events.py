@@ -115,7 +115,8 @@ class Finished(NamedTuple):
         "reverse-prompt" (a stop string) or "interrupted".
     prefill_seconds: from the start to the end of the prompt; decode_seconds: everything after it.
     drafted, accepted: as in Speculation. steps: passes of the model after the prompt.
-    speculation: None when there is no drafter.
+    speculation: None when there is no drafter. dropped: tokens that had to leave a full context;
+        those of the prompt are not among `prompt_tokens`.
     """
 
     reason: str
@@ -129,6 +130,7 @@ class Finished(NamedTuple):
     accepted: int = 0
     steps: int = 0
     speculation: Speculation | None = None
+    dropped: int = 0
 
     @property
     def prompt_tokens_per_second(self) -> float:

@@ -10,7 +10,7 @@ from turbodflash_engine.cache import CacheTypes, type_names
 from turbodflash_engine.decode.warming import warm_up
 from turbodflash_engine.devices import Choice, Devices, choose, room_of, wish_of
 from turbodflash_engine.drafters._base import Drafter, NoDrafter
-from turbodflash_engine.errors import BadModel
+from turbodflash_engine.errors import BadModel, BadUsage
 from turbodflash_engine.events import Progress
 from turbodflash_engine.gguf import GgufFile
 from turbodflash_engine.info import FILE_TYPES, ModelInfo
@@ -20,7 +20,7 @@ from turbodflash_engine.models._base import CachePlan, Config, Model
 from turbodflash_engine.models._placement import Placement
 from turbodflash_engine.opening import Files, Found, open_files
 from turbodflash_engine.options import LoadOptions, SpecOptions
-from turbodflash_engine.pairing import DraftFile, draft_info, one_of, rules
+from turbodflash_engine.pairing import DraftFile, draft_context, draft_info, one_of, rules
 from turbodflash_engine.sampling.defaults import sample_defaults
 from turbodflash_engine.sizing import cheaper_caches, needs_of
 from turbodflash_kernels.device import Device
@@ -92,6 +92,7 @@ def _build(
     model = found.architecture.build(found.config, found.tensors, placement, cache)
     drafters, types = rules(spec), CacheTypes.of_draft(options)
     if draft:
+        _check_shifts(options, draft_context(spec, plan.context), plan.context)
         drafters.append(draft.build(drafts_on, model.shared, plan.context, spec, types))
     drafter = one_of(drafters)
     tokenizer, template = _speech(found.file.metadata, found.template)  # while weights are packed
@@ -126,6 +127,16 @@ def _placement(choice: Choice, plan: Plan, layers: int, devices: Devices) -> Pla
     on_card = plan.split.layers if choice.layers is None else choice.layers
     host = choice.card if on_card > layers else devices.host
     return Placement.split(host, choice.card, layers, on_card)
+
+
+def _check_shifts(options: LoadOptions, own: int, context: int) -> None:
+    """A draft that saw less than the model has nothing to put where the gap closes."""
+    if options.context_shift and own < context:
+        raise BadUsage(
+            f"the draft's context is {own}, the model's {context}; where the context shifts, "
+            "a draft must see all of it",
+            hint="leave out -cd or --context-shift",
+        )
 
 
 def _of_draft(types: CacheTypes, draft: DraftFile) -> tuple[str, ...]:

@@ -191,6 +191,10 @@ class LoadOptions:
     chat_template: Jinja text or the name of a built-in template; None = the file's own.
     spec: how tokens are drafted; None = plain decoding.
     fit: a context of 0 is cut to what fits into memory; False = it is refused.
+    context_shift: when the context is full, half of it is dropped, instead of ending the answer;
+        so it is with a prompt that does not fit.
+    keep: tokens of a prompt that are never dropped, beside what every prompt begins with; -1 = all
+        of the first prompt. Three quarters of the context at most.
     """
 
     model: Path
@@ -215,8 +219,11 @@ class LoadOptions:
     warmup: bool = True
     spec: SpecOptions | None = None
     fit: bool = True
+    context_shift: bool = False
+    keep: int = 0
 
     def __post_init__(self) -> None:
+        _at_least("keep", self.keep, -1)
         for name in ("context", "threads", "threads_batch"):
             _at_least(name, getattr(self, name), 0)
         for name in ("batch", "ubatch", "yarn_orig_ctx"):
@@ -292,7 +299,8 @@ class SampleOptions:
 class SayOptions:
     """How one answer is given.
 
-    max_tokens: -1 = until the end or until the context is full; 0 = read the prompt only.
+    max_tokens: -1 = until the end or until the context is full, if it does not shift; -2 = until it
+        is full in any case; 0 = read the prompt only.
     stop: strings that end the answer and are not part of it.
     attempt: 0 = first answer; an answer asked for again draws on seed + attempt.
     thinking: asks the template to think, or not to; None = as the template does by itself.

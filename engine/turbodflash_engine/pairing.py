@@ -65,8 +65,7 @@ class DraftFile:
         types: CacheTypes,
     ) -> Drafter:
         """positions: of the model's cache; its own has no more of them, stored in these types."""
-        own = min(rounded(options.context) or positions, positions)
-        plan = CachePlan(own, *types)
+        plan = CachePlan(draft_context(options, positions), *types)
         setting = Setting(device, target, plan, options)
         return across(self.kind.build(self.config, self.tensors, setting), device, target)
 
@@ -127,8 +126,13 @@ def draft_info(
     return info._replace(
         file_bytes=draft.file.nbytes,
         parameters=sum(each.elements for each in draft.file.tensors.values()),
-        context=min(rounded(spec.context) or context, context),
+        context=draft_context(spec, context),
     )
+
+
+def draft_context(options: SpecOptions, positions: int) -> int:
+    """Positions of a draft's cache, beside so many of the model's."""
+    return min(rounded(options.context) or positions, positions)
 
 
 def _memory(drafter: Drafter, draft: DraftFile | None, planned: Memory) -> Memory:

@@ -6,7 +6,18 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from time import perf_counter
 from typing import Any, Protocol
 
-from turbodflash_engine.decode import Drafting, Ending, Tally, Target, Thoughts, decode, prefill
+from turbodflash_engine.decode import (
+    Drafting,
+    Ending,
+    Shift,
+    Tally,
+    Target,
+    Thoughts,
+    Window,
+    decode,
+    prefill,
+)
+from turbodflash_engine.decode.window import ALL, common
 from turbodflash_engine.drafters._base import Drafter, NoDrafter
 from turbodflash_engine.errors import BadUsage, DoesNotFit
 from turbodflash_engine.events import Event, Finished, Progress, Started, Verified
@@ -15,6 +26,9 @@ from turbodflash_engine.options import LoadOptions, SayOptions, SpecOptions
 from turbodflash_engine.sampling import Sampler, resolve_seed
 from turbodflash_engine.sampling.sampler import Vocabulary
 from turbodflash_engine.tokenizer.stream import Detokenizer
+
+UNTIL_FULL = -2
+"""As many tokens as the context has room for, also where it could shift."""
 
 __all__ = ["Memory", "Message", "ModelInfo", "Session", "open_session"]
 
@@ -47,6 +61,7 @@ def open_session(
         loaded.drafter,
         chunk=min(options.batch, options.ubatch),
         spec=options.spec,
+        keep=options.keep if options.context_shift else None,
     )
 
 
@@ -69,8 +84,12 @@ class Session:
         chunk: int = 512,
         spec: SpecOptions | None = None,
         clock: Callable[[], float] = perf_counter,
+        keep: int | None = None,
     ) -> None:
-        """chunk: prompt tokens computed in one pass. spec: how drafts are verified."""
+        """chunk: prompt tokens computed in one pass. spec: how drafts are verified.
+
+        keep: as in `LoadOptions`; None = a context that is full ends the answer.
+        """
         self.info = info
         self.last: Finished | None = None
         self._model = model
@@ -79,7 +98,8 @@ class Session:
         self._drafter: Drafter = drafter or NoDrafter()
         self._drafting = Drafting(self._drafter, spec, clock)
         self._chunk = chunk
-        self._held: list[int] = []
+        self._window = Window(model, self._drafter)
+        self._keep, self._first_prompt = keep, 0
         self._running: Generator[Event, None, None] | None = None
 
     @property
@@ -89,8 +109,11 @@ class Session:
 
     @property
     def held(self) -> tuple[int, ...]:
-        """What the cache holds: the latest prompt and, but for its last token, its answer."""
-        return tuple(self._held)
+        """What the cache holds: the latest prompt and, but for its last token, its answer.
+
+        Tokens that had to leave are not among them.
+        """
+        return tuple(self._window.tokens)
 
     def count(self, text: str) -> int:
         """Tokens of a text that is neither begun nor ended by special ones."""
@@ -125,8 +148,7 @@ class Session:
             self._running.close()
         seed = resolve_seed(options.sample.seed, options.attempt)
         sampler = Sampler(options.sample, self._tokenizer, seed)
-        ending = self._ending(len(prompt), options)
-        self._running = self._answer(prompt, sampler, ending, thoughts)
+        self._running = self._answer(prompt, sampler, options, thoughts)
         return self._running
 
     def _check_fits(self, prompt: Sequence[int], options: SayOptions) -> None:
@@ -134,41 +156,64 @@ class Session:
         if not prompt:
             raise BadUsage("the prompt is empty", hint="say something")
         needed = size if options.max_tokens == 0 else size + 1
-        if needed > capacity:
+        if needed > capacity and self._keep is None:
             room = ", and the answer needs room too" if size == capacity else ""
             raise DoesNotFit(
                 f"the prompt has {size} tokens; the context holds {capacity}{room}",
-                hint=f"use -c {1 << (needed - 1).bit_length()} or more, or a shorter prompt",
+                hint=f"use -c {1 << (needed - 1).bit_length()} or more, or a shorter prompt; "
+                "--context-shift drops what is too much",
             )
 
     def _answer(
-        self, prompt: list[int], sampler: Sampler, ending: Ending, thoughts: Thoughts
+        self, prompt: list[int], sampler: Sampler, options: SayOptions, thoughts: Thoughts
     ) -> Generator[Event, None, None]:
-        history = list(prompt)
-        cached = self._reuse(prompt)
-        tally = Tally(len(prompt), cached, sampler.seed, self._drafting)
+        window, shift = self._window, self._shift(prompt)
+        room = self._model.cache.capacity - (options.max_tokens != 0)
+        history = window.begin(prompt, shift, max(room, 1))
+        size, cached = len(history), self._model.cache.length
+        ending = self._ending(size, options)
+        tally = Tally(size, cached, sampler.seed, self._drafting)
+
+        def make_room() -> None:
+            if shift is not None:
+                window.make_room(shift)
+
         try:
-            yield Started(len(prompt), cached, sampler.seed)
-            rest = prompt[cached:]
+            yield Started(size, cached, sampler.seed)
+            rest = history[cached:]
             output = yield from prefill(self._model, self._drafter, rest, self._chunk)
             seen = sampler.look(output)
             tally.prompt_done()
-            for step in decode(self._model, self._drafting, sampler, ending, history, seen):
+            for step in decode(
+                self._model, self._drafting, sampler, ending, history, seen, make_room
+            ):
                 tally.add(step)
                 if step.drafted:
                     yield Verified(step.drafted, step.accepted)
                 yield from thoughts.push(ending.text(), over=bool(ending.reason))
         except (GeneratorExit, KeyboardInterrupt):
-            self.last = tally.finished("interrupted")
+            self.last = tally.finished("interrupted", window.dropped)
             raise
         finally:
-            self._held = history[: self._model.cache.length]
-            self._drafter.truncate(self._model.cache.length)
-        self.last = tally.finished(ending.reason)
+            window.end(history, shift)
+        self.last = tally.finished(ending.reason, window.dropped)
         yield self.last
+
+    def _shift(self, prompt: Sequence[int]) -> Shift | None:
+        """What leaves a full context, of this prompt and after it."""
+        if self._keep is None:
+            return None
+        start = self._tokenizer.encode("", add_special=True, parse_special=False)
+        begun = common(start, prompt)
+        if common(self._window.tokens, prompt) <= begun:
+            self._first_prompt = len(prompt)
+        keep = self._first_prompt if self._keep < 0 else begun + self._keep
+        return Shift.of(self._model.cache.capacity, keep)
 
     def _ending(self, prompt_tokens: int, options: SayOptions) -> Ending:
         left, limit = self._model.cache.capacity - prompt_tokens, "context"
+        if self._keep is not None and options.max_tokens != UNTIL_FULL:
+            left = ALL
         if 0 <= options.max_tokens <= left:
             left, limit = options.max_tokens, "length"
         return Ending(
@@ -179,18 +224,3 @@ class Session:
             limit=limit,
             show_eog=options.special,
         )
-
-    def _reuse(self, prompt: Sequence[int]) -> int:
-        """Cut the cache to what it shares with the prompt, whose last token is always computed."""
-        shared = min(_common(self._held, prompt), len(prompt) - 1)
-        cache = self._model.cache
-        if shared < cache.length:
-            cache.truncate(shared)
-            self._drafter.truncate(cache.length)
-        return cache.length
-
-
-def _common(first: Sequence[int], second: Sequence[int]) -> int:
-    """Length of the common beginning."""
-    pairs = enumerate(zip(first, second, strict=False))
-    return next((at for at, (a, b) in pairs if a != b), min(len(first), len(second)))

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.engine.block_drafts import BONUS, PAIRS, SLIDING, TEXT, V1, Logits, built, variant
+from tests.engine.block_drafts import BONUS, PAIRS, SLIDING, SPARK, TEXT, V1, Logits, built, variant
 from tests.engine.spec_runs import read_prompt, take_step
 from turbodflash_engine.cache import KVShape
 from turbodflash_engine.drafters._block import context as context_module
@@ -111,6 +111,33 @@ def test_nothing_is_drafted_while_a_window_has_a_hole(target: Model, device: Dev
     logits = Logits(drafter, device)(text)
     fresh = built(SLIDING, target, device)
     np.testing.assert_array_equal(logits, logits_after(fresh, target, device, text))
+
+
+@pytest.mark.parametrize(("start", "stop"), [(4, 50), (0, 1), (90, 120)])
+@pytest.mark.parametrize("pair", [V1, SLIDING, SPARK])
+def test_what_is_forgotten_is_as_if_it_had_not_come(
+    pair: str, start: int, stop: int, target: Model, device: Device
+) -> None:
+    forgetful, fresh = built(pair, target, device), built(pair, target, device)
+    read = TEXT[:-1]
+    target.cache.truncate(0)
+    output = target(read, logits=0, taps=forgetful.taps)
+    taps = [device.upload(device.read(tap).copy()) for tap in output.taps]
+    forgetful.observe(read, range(len(read)), taps)
+    forgetful.forget(start, stop)
+    fresh.observe(read[:start], range(start), [tap[:start] for tap in taps])
+    behind = range(start, len(read) - (stop - start))
+    fresh.observe(read[stop:], behind, [tap[stop:] for tap in taps])
+    text = TEXT[:start] + TEXT[stop:]
+    found, expected = (Logits(each, device)(text) for each in (forgetful, fresh))
+    np.testing.assert_allclose(found, expected, atol=1e-3)
+
+
+def test_a_shorter_context_does_not_shift(target: Model, device: Device) -> None:
+    drafter = built(V1, target, device, CachePlan(60, "f32", "f32"))
+    read_prompt(target, drafter, TEXT[:80])
+    with pytest.raises(ValueError, match="79 positions do not shift in a room of 60"):
+        drafter.forget(4, 30)
 
 
 def test_a_shorter_context_stops_drafts_and_nothing_else(target: Model, device: Device) -> None:

@@ -180,6 +180,36 @@ def test_nothing_is_drafted_where_the_feature_is_gone(target: Model, device: Dev
     assert len(take_step(target, drafter, text, 4).draft) == 4
 
 
+@pytest.mark.parametrize(("start", "stop"), [(4, 50), (1, 2), (20, 110)])
+@pytest.mark.parametrize("drafts_before", [False, True])
+def test_what_is_forgotten_leaves_one_row_off(
+    drafts_before: bool, start: int, stop: int, target: Model, device: Device
+) -> None:
+    """The one before the gap, which is of a token that is gone."""
+    text = runs(SHARED)[3]["prompt"][:120]
+    forgetful, fresh = eagle(SHARED, target, device), eagle(SHARED, target, device)
+    read = text[:-1]
+    target.cache.truncate(0)
+    output = target(read, logits=0, taps=forgetful.taps)
+    taps = [device.upload(device.read(tap).copy()) for tap in output.taps]
+    forgetful.observe(read, range(len(read)), taps)
+    if drafts_before:
+        forgetful.draft(text, 3)
+    forgetful.forget(start, stop)
+    fresh.observe(read[:start], range(start), [tap[:start] for tap in taps])
+    behind = range(start, len(read) - (stop - start))
+    fresh.observe(read[stop:], behind, [tap[stop:] for tap in taps])
+    left = text[:start] + text[stop:]
+    assert forgetful.draft(left, 3).tokens
+    fresh.draft(left, 3)
+    rows = len(left) - 1
+    for ours, theirs in zip(
+        *(each._memory.read(0, rows) for each in (forgetful, fresh)), strict=True
+    ):
+        off = np.abs(ours - theirs).reshape(rows, -1).max(axis=1) > 1e-4
+        assert off.nonzero()[0].tolist() in ([start - 1], [])
+
+
 def test_it_stops_where_its_context_ends_and_goes_on_after_a_cut(
     target: Model, device: Device
 ) -> None:

@@ -66,6 +66,10 @@ class ToyLayer:
     def truncate(self, length: int) -> None:
         del self.tokens[length:]
 
+    def forget(self, start: int, stop: int, length: int) -> None:
+        assert len(self.tokens) == length
+        del self.tokens[start:stop]
+
 
 @cache
 def _noise(key: bytes) -> NDArray[np.float32]:
@@ -136,13 +140,17 @@ class ScriptedDrafter:
     taps: tuple[int, ...] = (1, 2)
     seen: list[int] = field(default_factory=list)
     drafted: list[list[int]] = field(default_factory=list)
+    kept: int = 0  # tokens before those that were forgotten
     name = "scripted"
     longest = 16
     nbytes = 0
 
     def draft(self, history: Sequence[int], width: int) -> Draft:
         assert width >= 1
-        assert list(history[:-1]) == self.seen
+        kept, behind = self.seen[: self.kept], self.seen[self.kept :]
+        assert list(history[: len(kept)]) == kept
+        assert list(history[len(history) - 1 - len(behind) : -1]) == behind
+        assert self.kept or len(self.seen) == len(history) - 1
         guess = list(self.script(len(self.seen) + 1, width))
         self.drafted.append(guess)
         return Draft(tuple(guess))
@@ -157,6 +165,11 @@ class ScriptedDrafter:
 
     def truncate(self, length: int) -> None:
         del self.seen[length:]
+
+    def forget(self, start: int, stop: int) -> None:
+        assert 0 <= start <= stop <= len(self.seen)
+        del self.seen[start:stop]
+        self.kept = start
 
 
 TOY_INFO = ModelInfo(

@@ -39,7 +39,7 @@ class PromptFlags(Group):
             "-n",
             "--predict",
             "--n-predict",
-            help="Tokens to generate; -1 = until the end or the context is full.",
+            help="Tokens to generate; -1 = until the end; -2 = until the context is full.",
             metavar="N",
             parse=whole(low=-2),
             env="LLAMA_ARG_N_PREDICT",

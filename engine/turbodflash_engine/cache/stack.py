@@ -102,13 +102,20 @@ class Cache:
     def forget(self, start: int, stop: int) -> None:
         """Tokens start..stop-1 are gone, and those behind them take their positions.
 
-        What these were told by the tokens that are gone stays in them.
+        What these were told by the tokens that are gone stays in them. If it is cut short, the
+        first `start` tokens are left.
         """
         if not 0 <= start <= stop <= self.length:
             raise ValueError(f"cannot forget tokens {start} to {stop - 1} of {self.length}")
-        for layer in self.layers:
-            layer.forget(start, stop, self.length)
-        self.length -= stop - start
+        length, self.length = self.length, start  # of a half of it nothing can be kept
+        try:
+            for layer in self.layers:
+                layer.forget(start, stop, length)
+        except BaseException:
+            for layer in self.layers:
+                layer.truncate(start)
+            raise
+        self.length = length - (stop - start)
 
     @contextmanager
     def trial(self) -> Iterator[Trial]:

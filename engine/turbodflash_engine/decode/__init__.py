@@ -7,16 +7,19 @@ from turbodflash_engine.decode.stats import Tally
 from turbodflash_engine.decode.stop import Ending, StopStrings
 from turbodflash_engine.decode.target import Output, Target
 from turbodflash_engine.decode.thoughts import Thoughts
+from turbodflash_engine.decode.window import Shift, Window
 
 __all__ = [
     "Drafting",
     "Ending",
     "Output",
+    "Shift",
     "Step",
     "StopStrings",
     "Tally",
     "Target",
     "Thoughts",
+    "Window",
     "decode",
     "prefill",
 ]

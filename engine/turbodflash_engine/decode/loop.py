@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
 from turbodflash_engine.decode.accept import Chooser, Verdict, accept
@@ -55,8 +55,12 @@ def decode(
     ending: Ending,
     history: list[int],
     seen: Sequence[Candidates],
+    make_room: Callable[[], None] = lambda: None,
 ) -> Iterator[Step]:
     """Continue `history`, which is in the cache; `seen` is what the sampler saw of its last row.
+
+    make_room: called before a pass that finds the cache full, to forget some of it. That is when
+    it holds so many tokens and no others, however many were verified in a pass.
 
     New tokens are appended to `history`; the cache holds all of it but the last one. Whether a
     step is complete is decided with its trial: the cache, the drafter and the history agree when
@@ -70,6 +74,8 @@ def decode(
     drafter, rates = drafting.drafter, drafting.options.synth_rates
     while not ending.reason:
         watch = _Stopwatch(drafting.clock)
+        if model.cache.length == model.cache.capacity:
+            make_room()
         guess = drafting.guess(history, *_room(ending, model.cache))
         drafted = watch.lap()
         run, at = [history[-1], *guess.tokens], model.cache.length

@@ -43,8 +43,8 @@ class Tally:
             _count(self._histogram, step.accepted)
         self._times = Times(*map(sum, zip(self._times, step.times, strict=True)))
 
-    def finished(self, reason: str) -> Finished:
-        """The sum so far."""
+    def finished(self, reason: str, dropped: int = 0) -> Finished:
+        """The sum so far. dropped: tokens that had to leave the context."""
         now = self._drafting.clock()
         prompt_done = now if self._prompt_done is None else self._prompt_done
         return Finished(
@@ -58,6 +58,7 @@ class Tally:
             drafted=self._drafted,
             accepted=self._accepted,
             steps=sum(self._widths),
+            dropped=dropped,
             speculation=self._speculation() if self._drafting.drafter.longest else None,
         )
 

@@ -32,6 +32,12 @@ class Cache(Protocol):
     def truncate(self, length: int) -> None:
         """Forget all but the first `length` tokens."""
 
+    def forget(self, start: int, stop: int) -> None:
+        """Tokens start..stop-1 are gone, and those behind them take their positions.
+
+        If it is cut short, the first `start` tokens are left.
+        """
+
     def trial(self) -> AbstractContextManager[Trial]:
         """Feed tokens that may be wrong: what `keep` did not claim never happened."""
 

@@ -37,6 +37,9 @@ class Shifted:
     def truncate(self, length: int) -> None:
         self._drafter.truncate(length)
 
+    def forget(self, start: int, stop: int) -> None:
+        self._drafter.forget(start, stop)
+
 
 @dataclass(slots=True)
 class Trials:

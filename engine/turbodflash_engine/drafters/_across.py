@@ -45,3 +45,6 @@ class Across:
 
     def truncate(self, length: int) -> None:
         self._drafter.truncate(length)
+
+    def forget(self, start: int, stop: int) -> None:
+        self._drafter.forget(start, stop)

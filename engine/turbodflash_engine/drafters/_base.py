@@ -57,8 +57,8 @@ class Drafter(Protocol):
     def draft(self, history: Sequence[int], width: int) -> Draft:
         """At most `width` (>= 1) tokens that may follow `history`.
 
-        Its last token was not observed yet; all before it were. None at all is a good answer: the
-        step is then plain decoding.
+        Its last token was not observed yet; all before it were, and some may be forgotten. None at
+        all is a good answer: the step is then plain decoding.
         """
 
     def observe(
@@ -71,6 +71,12 @@ class Drafter(Protocol):
 
     def truncate(self, length: int) -> None:
         """Forget what was observed at positions from `length` on."""
+
+    def forget(self, start: int, stop: int) -> None:
+        """Forget positions start..stop-1, which were observed; those behind take their place.
+
+        If it is cut short, `truncate(start)` sets things right.
+        """
 
 
 class NoDrafter:
@@ -90,6 +96,9 @@ class NoDrafter:
         pass
 
     def truncate(self, length: int) -> None:
+        pass
+
+    def forget(self, start: int, stop: int) -> None:
         pass
 
 

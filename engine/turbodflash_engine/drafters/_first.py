@@ -45,6 +45,10 @@ class FirstOf:
         for part in self.parts:
             part.truncate(length)
 
+    def forget(self, start: int, stop: int) -> None:
+        for part in self.parts:
+            part.forget(start, stop)
+
 
 def parts_of(drafter: Drafter) -> tuple[Drafter, ...]:
     """The drafters that one is made of: itself, if it is not several."""

@@ -13,7 +13,9 @@ ENTRY_BYTES = 80  # of one key and its value, beside the table that points to th
 
 
 class Index(Protocol):
-    """What is remembered of the observed text."""
+    """What is remembered of the observed text: its tokens, and where to look for some of them."""
+
+    tokens: array[int]
 
     @property
     def nbytes(self) -> int: ...
@@ -43,6 +45,11 @@ class NgramDrafter:
 
     def truncate(self, length: int) -> None:
         self._text.truncate(length)
+
+    def forget(self, start: int, stop: int) -> None:
+        behind = self._text.tokens[stop:]
+        self._text.truncate(start)
+        self._text.extend(behind)
 
 
 class Occurrences:

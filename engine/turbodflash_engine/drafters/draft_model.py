@@ -115,6 +115,13 @@ class DraftModel:
         self._model.cache.truncate(min(length, cached))
         self._observed = length
 
+    def forget(self, start: int, stop: int) -> None:
+        self._forget_ahead()
+        cached = self._model.cache.length
+        self._model.cache.forget(min(start, cached), min(stop, cached))
+        del self._behind[max(start - cached, 0) : max(stop - cached, 0)]
+        self._observed -= stop - start
+
     def _best(self, output: Output) -> tuple[Floats, Ids]:
         """The largest of the only row's logits, and their ids."""
         found = output.largest(self._looked_at, self._vocabulary)

@@ -30,6 +30,7 @@ from turbodflash_engine.layers.steps import FEW_ROWS, Steps
 from turbodflash_engine.layers.tensors import Tensors
 from turbodflash_engine.metadata import Metadata
 from turbodflash_kernels.op import Array, RmsNorm
+from turbodflash_kernels.shifting import shift
 
 Ids = NDArray[np.int32]
 
@@ -108,6 +109,17 @@ class Eagle3:
 
     def truncate(self, length: int) -> None:
         self._waiting.truncate(length)
+
+    def forget(self, start: int, stop: int) -> None:
+        """The row before `start` keeps the pair with the token that came after it."""
+        if self._waiting.end > self._capacity:
+            raise ValueError(
+                f"{self._waiting.end} tokens do not shift in a room of {self._capacity}"
+            )
+        if self._waiting.count > 1:
+            self._store()
+        shift(self._memory, stop, self._waiting.stored, start, self._layer.rope)
+        self._waiting.forget(start, stop)
 
     def _capture_anew(self) -> None:
         """Steps name the buffer of waiting rows, so they last as long as it does."""

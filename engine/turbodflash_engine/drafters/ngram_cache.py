@@ -89,12 +89,12 @@ class Statistics:
     """What followed the n-grams of one to four tokens of a growing text."""
 
     def __init__(self) -> None:
-        self._tokens = array("i")
+        self.tokens = array("i")
         self._sizes = [(size, _Followers(size)) for size in range(1, LARGEST + 1)]
 
     @property
     def nbytes(self) -> int:
-        return 4 * len(self._tokens) + sum(followers.nbytes for _, followers in self._sizes)
+        return 4 * len(self.tokens) + sum(followers.nbytes for _, followers in self._sizes)
 
     def guess(self, history: Sequence[int]) -> int | None:
         """The next token: the longest n-gram that has a clear follower decides."""
@@ -107,15 +107,15 @@ class Statistics:
 
     def extend(self, tokens: Sequence[int]) -> None:
         for token in tokens:
-            for size, followers in self._sizes[: len(self._tokens)]:
-                followers.add(self._tokens[-size:].tobytes(), token)
-            self._tokens.append(token)
+            for size, followers in self._sizes[: len(self.tokens)]:
+                followers.add(self.tokens[-size:].tobytes(), token)
+            self.tokens.append(token)
 
     def truncate(self, length: int) -> None:
-        while len(self._tokens) > length:
-            token = self._tokens.pop()
-            for size, followers in self._sizes[: len(self._tokens)]:
-                followers.take_back(self._tokens[-size:].tobytes(), token)
+        while len(self.tokens) > length:
+            token = self.tokens.pop()
+            for size, followers in self._sizes[: len(self.tokens)]:
+                followers.take_back(self.tokens[-size:].tobytes(), token)
 
 
 class NgramCache(NgramDrafter):

@@ -29,13 +29,13 @@ class FollowerTable:
     def __init__(self, n_match: int) -> None:
         self.n_match = n_match
         self._leading = pow(MULTIPLIER, n_match - 1, WORD + 1)
-        self._tokens = array("i")
+        self.tokens = array("i")
         self._hash = 0
         self.reset()
 
     @property
     def nbytes(self) -> int:
-        return self._followers.nbytes + self._tokens.itemsize * len(self._tokens)
+        return self._followers.nbytes + self.tokens.itemsize * len(self.tokens)
 
     def reset(self) -> None:
         """Empty the table; the text stays."""
@@ -44,17 +44,17 @@ class FollowerTable:
 
     def extend(self, tokens: Sequence[int]) -> None:
         for token in tokens:
-            length = len(self._tokens)
+            length = len(self.tokens)
             if length < self.n_match:
                 self._hash = (self._hash * MULTIPLIER + token) & WORD
             else:
                 self._remember(self._hash % SLOTS, token)
-                self._hash = self.rolled(self._hash, self._tokens[length - self.n_match], token)
-            self._tokens.append(token)
+                self._hash = self.rolled(self._hash, self.tokens[length - self.n_match], token)
+            self.tokens.append(token)
 
     def truncate(self, length: int) -> None:
-        del self._tokens[length:]
-        self._hash = self.hash(self._tokens[-self.n_match :])
+        del self.tokens[length:]
+        self._hash = self.hash(self.tokens[-self.n_match :])
 
     def follower(self, hash: int) -> int | None:
         """The token that followed n tokens of this hash, if any did."""

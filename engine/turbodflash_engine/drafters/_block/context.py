@@ -13,6 +13,7 @@ from turbodflash_engine.models._base import CachePlan
 from turbodflash_engine.options import SpecOptions
 from turbodflash_kernels.device import Device
 from turbodflash_kernels.op import Array, Rope
+from turbodflash_kernels.shifting import shift
 
 STASH = 512  # rows that wait at most while nothing is drafted; a text that is left costs nothing
 KEPT_WINDOWS = 2
@@ -43,6 +44,7 @@ class Context:
         formats = plan.types.of_layers(config.kv_shapes)
         self.memory = tuple(format.room(device, plan.positions + block) for format in formats)
         self._injection = Injection(device, tensors, config, rope, self.memory, threads_of(options))
+        self._rope, self._windows = rope, config.windows
         self._capacity, self._window = plan.positions, max(config.windows)
         self._stash = 1 if options.inject == "immediate" else STASH
         self.length = 0
@@ -99,6 +101,23 @@ class Context:
         self._first, self._hole = min(self._first, length), min(self._hole, length)
         if self._window:
             self._needed = min(self._needed, length - KEPT_WINDOWS * self._window)
+
+    def forget(self, start: int, stop: int) -> None:
+        """Positions start..stop-1 were not observed, and later ones stand that much earlier.
+
+        No position may be one that there was no room for.
+        """
+        if self.length > self._capacity:
+            raise ValueError(f"{self.length} positions do not shift in a room of {self._capacity}")
+        self.store()
+        for kv, window in zip(self.memory, self._windows, strict=True):
+            first = max(stop, self._hole if window else 0)
+            shift(kv, first, self.length, first - (stop - start), self._rope)
+        self.length -= stop - start
+        self._first = self.length
+        self._needed -= stop - start
+        if self._hole > start:
+            self._hole = max(self._hole - (stop - start), start)
 
     def _skip(self, position: int) -> None:
         """No layer will look at what comes before this position."""

@@ -86,6 +86,9 @@ class BlockDrafter(ABC):
     def truncate(self, length: int) -> None:
         self._context.truncate(length)
 
+    def forget(self, start: int, stop: int) -> None:
+        self._context.forget(start, stop)
+
 
 def longest(config: BlockConfig, n_max: int | None, anchor_predicts: bool) -> int:
     """Tokens that a block drafts: all it was trained for, or fewer if a person says so."""

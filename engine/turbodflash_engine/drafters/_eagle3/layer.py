@@ -26,7 +26,7 @@ class Layer:
 
     What is not finite there would spoil all drafts to come, so it becomes 0 (see `rope_store`).
 
-    embedding: [tokens, width], whose rows are used as they are.
+    embedding: [tokens, width], whose rows are used as they are. rope: what keys are rotated by.
     """
 
     def __init__(
@@ -55,10 +55,10 @@ class Layer:
         self._keys_values = device.bind("linear", weight=keys_values, prologue=None, bias=None)
         self._qkv = device.bind("join", norms=(None, None))
         divisors = tensors.vector(DIVISORS) if DIVISORS in tensors else None
-        rope = config.rope.rope("norm", shape.head_dim, divisors)
+        self.rope = config.rope.rope("norm", shape.head_dim, divisors)
         form = {"kv": memory, "kv_heads": shape.kv_heads, "head_dim": shape.head_dim}
         self._store, self._rotate = (
-            device.bind("rope_store", heads=heads, **form, rope=rope, finite=True)
+            device.bind("rope_store", heads=heads, **form, rope=self.rope, finite=True)
             for heads in (0, shape.heads)
         )
         scale = shape.head_dim**-0.5

@@ -40,6 +40,11 @@ class Waiting:
     def start(self) -> int:
         return self.end - len(self.tokens)
 
+    @property
+    def stored(self) -> int:
+        """Rows of the cache that are there, once all but the last of those that wait are done."""
+        return self.end - (self.count > 0 and self.paired is None)
+
     def hold(self, tokens: Sequence[int], taps: Sequence[Rows]) -> None:
         """These tokens, with rows [n, width] of each tap, wait too."""
         if self.paired is not None:
@@ -66,6 +71,13 @@ class Waiting:
         if length < self.end:
             del self.tokens[max(length - self.start, 0) :]
             self.end, self.paired = length, None
+
+    def forget(self, start: int, stop: int) -> None:
+        """The tokens start..stop-1 are gone: none of the rows that wait, or all of them."""
+        if stop > self.start:
+            self.truncate(start)
+        else:
+            self.end -= stop - start
 
     def _make_room(self, count: int) -> None:
         room, columns = self.rows.shape
