@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["GpuWeight", "PackedPart", "bytes_per_weight", "pack"]
 
-JOB_BYTES = 1 << 23  # codes decoded at once: on the way they take about ten times as much
+JOB_BYTES = 1 << 22  # codes decoded at once: on the way they take about ten times as much
 MOST_WORKERS = 8
 
 
