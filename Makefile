@@ -20,7 +20,7 @@ demo: $(VENV)/.runtime
 	$(BIN)/turbodflash -p "$(DEMO_PROMPT)" -n 200
 
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto --dist worksteal
 
 check: $(VENV)/.dev
 	$(BIN)/python tests/check.py

@@ -1,5 +1,18 @@
-"""What holds for all tests: kernels of the GPU run in Triton's interpreter."""
+"""What holds for all tests: kernels of the GPU run in Triton's interpreter, and where tests run side
+by side, each process keeps to a core of its own."""
 
 import os
 
+from hypothesis import HealthCheck, settings
+
+# how long it takes to make an example says something about the machine, not about the code
+settings.register_profile("here", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("here")
+
 os.environ["TRITON_INTERPRET"] = "1"  # before triton is imported by anyone
+
+_worker = os.environ.get("PYTEST_XDIST_WORKER", "")
+if _worker and hasattr(os, "sched_setaffinity"):
+    # threads that wait for each other would otherwise share cores with another process's
+    _cores = sorted(os.sched_getaffinity(0))
+    os.sched_setaffinity(0, {_cores[int(_worker.removeprefix("gw")) % len(_cores)]})
