@@ -1,5 +1,5 @@
-"""What holds for all tests: kernels of the GPU run in Triton's interpreter, and where tests run side
-by side, each process keeps to a core of its own."""
+"""What holds for all tests: kernels of the GPU run in Triton's interpreter; where tests run side by
+side, each process keeps to a core of its own."""
 
 import os
 
