@@ -45,6 +45,7 @@ ENGINE = (  # lowest first; a part may import itself and what stands in a row be
     {"opening"},
     {"sizing"},
     {"loading", "inspect"},
+    {"saving"},
     {"session"},
     {"measuring", "perplexity", "planner", "roofline", "speculating"},
     {"doctor"},

@@ -9,6 +9,7 @@ from typing import Any
 from turbodflash_cli.flags import (
     ComputeFlags,
     ContextFlags,
+    LastingFlags,
     PromptFlags,
     ReasoningFlags,
     SamplingFlags,
@@ -24,6 +25,7 @@ def load_options(
     compute: ComputeFlags,
     template: str | None = None,
     spec: SpecOptions | None = None,
+    lasting: LastingFlags | None = None,
 ) -> LoadOptions:
     """How the model is opened; what was not given keeps the engine's default."""
     given = {
@@ -47,8 +49,8 @@ def load_options(
         "chat_template": template,
         "warmup": compute.warmup,
         "spec": spec,
-        "context_shift": window.context_shift,
-        "keep": window.keep,
+        "context_shift": lasting and lasting.context_shift,
+        "keep": lasting and lasting.keep,
         "fit": None if window.fit is None else window.fit == "on",
     }
     known: dict[str, Any] = {name: value for name, value in given.items() if value is not None}

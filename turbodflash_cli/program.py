@@ -17,6 +17,7 @@ from turbodflash_cli.flags import (
     ComputeFlags,
     ContextFlags,
     DraftFlags,
+    LastingFlags,
     ModelFlags,
     NgramFlags,
     OutputFlags,
@@ -50,6 +51,7 @@ GRAMMARS: dict[str, Grammar | None] = {
         PromptFlags,
         SamplingFlags,
         ContextFlags,
+        LastingFlags,
         ComputeFlags,
         ReasoningFlags,
         OutputFlags,
@@ -100,6 +102,7 @@ def answer(
     prompt: PromptFlags,
     sampling: SamplingFlags,
     window: ContextFlags,
+    lasting: LastingFlags,
     compute: ComputeFlags,
     reasoning: ReasoningFlags,
     output: OutputFlags,
@@ -121,7 +124,8 @@ def answer(
     from turbodflash_cli.run import run
 
     return run(
-        *(terminal, model, draft, prompt, sampling, window, compute, reasoning, output, ngram)
+        *(terminal, model, draft, prompt, sampling, window, lasting),
+        *(compute, reasoning, output, ngram),
     )
 
 

@@ -11,6 +11,7 @@ from turbodflash_cli.flags import (
     ComputeFlags,
     ContextFlags,
     DraftFlags,
+    LastingFlags,
     ModelFlags,
     NgramFlags,
     OutputFlags,
@@ -28,6 +29,7 @@ from turbodflash_cli.options import (
     thinking,
 )
 from turbodflash_cli.paint import Aloud, Manner, Paint, Silent
+from turbodflash_cli.prompt_cache import check_flags, kept_prompt, say_reused
 from turbodflash_cli.prompts import first_prompt, system_message
 from turbodflash_cli.terminal import Terminal
 from turbodflash_cli.turn import Answer, listen
@@ -72,6 +74,7 @@ def run(
     prompt: PromptFlags,
     sampling: SamplingFlags,
     window: ContextFlags,
+    lasting: LastingFlags,
     compute: ComputeFlags,
     reasoning: ReasoningFlags,
     output: OutputFlags,
@@ -79,13 +82,14 @@ def run(
 ) -> int:
     """Answer and exit, or chat; the result is the exit code."""
     terminal.verbose = output.talkative
+    check_flags(lasting)
     request = Request.of(prompt, output, terminal.in_tty)
     template = chat_template(prompt)
     say_options(SampleOptions(), sampling, prompt, reasoning)  # what is wrong is said at once
     spec = spec_options(draft, ngram)
     file = find_model(terminal, model)
     spec = find_draft(terminal, spec, draft, model)
-    load = load_options(file, window, compute, template, spec)
+    load = load_options(file, window, compute, template, spec, lasting)
     if output.spec_doctor:
         from turbodflash_cli.doctor import doctor
 
@@ -93,12 +97,16 @@ def run(
     session = open_model(terminal, load)
     options = say_options(session.info.sample_defaults, sampling, prompt, reasoning)
     _advise(terminal, request, reasoning, session)
-    if request.chats:
-        from turbodflash_cli.chat import Chat
+    with kept_prompt(terminal, session, lasting):
+        if request.chats:
+            from turbodflash_cli.chat import Chat
 
-        chat = Chat(terminal, session, options, manner(terminal, reasoning, raw=False))
-        return chat.start(request.prompt, request.system, prompt, output)
-    return answer_once(terminal, session, request, options, reasoning, output)
+            chat = Chat(terminal, session, options, manner(terminal, reasoning, raw=False))
+            return chat.start(request.prompt, request.system, prompt, output)
+        code = answer_once(terminal, session, request, options, reasoning, output)
+        if session.last is not None:
+            say_reused(terminal, lasting, session.last)
+        return code
 
 
 def answer_once(

@@ -58,6 +58,7 @@ if TYPE_CHECKING:
         predict_file,
         predict_reference_runs,
     )
+    from turbodflash_engine.saving import NotReusable
     from turbodflash_engine.session import Session, open_session
     from turbodflash_engine.speculating import Prompt, measure_speculation
 
@@ -85,6 +86,7 @@ __all__ = [
     "Inspection",
     "LoadOptions",
     "ModelInfo",
+    "NotReusable",
     "Perplexity",
     "PerplexityOptions",
     "Planned",
@@ -128,6 +130,7 @@ _HEAVY = {
     "DraftInfo": "turbodflash_engine.info",
     "Inspection": "turbodflash_engine.inspect",
     "ModelInfo": "turbodflash_engine.info",
+    "NotReusable": "turbodflash_engine.saving",
     "Session": "turbodflash_engine.session",
     "open_session": "turbodflash_engine.session",
     "inspect_file": "turbodflash_engine.inspect",

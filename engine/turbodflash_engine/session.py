@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from pathlib import Path
 from time import perf_counter
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from turbodflash_engine.decode import (
     Drafting,
@@ -26,6 +27,9 @@ from turbodflash_engine.options import LoadOptions, SayOptions, SpecOptions
 from turbodflash_engine.sampling import Sampler, resolve_seed
 from turbodflash_engine.sampling.sampler import Vocabulary
 from turbodflash_engine.tokenizer.stream import Detokenizer
+
+if TYPE_CHECKING:
+    from turbodflash_engine.saving import Belongs
 
 UNTIL_FULL = -2
 """As many tokens as the context has room for, also where it could shift."""
@@ -115,6 +119,45 @@ class Session:
         """
         return tuple(self._window.tokens)
 
+    def restore(self, path: Path) -> int:
+        """Hold what `save` wrote, so that a prompt which begins so is not computed again.
+
+        The result is the number of tokens. Raises NotReusable for what does not belong to this
+        model, its draft and the types of their caches, or is damaged: the session then holds
+        nothing; and BadUsage for a file that is no prompt cache.
+        """
+        from turbodflash_engine.saving import read_cache
+
+        self._stop()
+        self._window.clear()
+        read_cache(path, self._belongs(), self._window)
+        return self.used
+
+    def save(self, path: Path, *, answer: bool = False) -> int:
+        """Write the latest prompt and its cache, with the answer if asked for.
+
+        Without, the session forgets the answer. The result is the number of tokens; of none, no
+        file is written. A file that was there is replaced at once, or, on any failure, not at all.
+        """
+        from turbodflash_engine.saving import write_cache
+
+        self._stop()
+        if not answer:
+            self._window.leave_prompt()
+        if self.used:
+            write_cache(path, self._belongs(), self._window)
+        return self.used
+
+    def _belongs(self) -> Belongs:
+        from turbodflash_engine.saving import Belongs
+
+        draft = self.info.draft.path if self.info.draft else None
+        return Belongs.to(self._model, self._drafter, self.info.path, draft)
+
+    def _stop(self) -> None:
+        if self._running is not None:
+            self._running.close()
+
     def count(self, text: str) -> int:
         """Tokens of a text that is neither begun nor ended by special ones."""
         return len(self._tokenizer.encode(text, add_special=False, parse_special=True))
@@ -144,8 +187,7 @@ class Session:
     def _begin(self, text: str, options: SayOptions, thoughts: Thoughts) -> Iterator[Event]:
         prompt = self._tokenizer.encode(text, add_special=True, parse_special=True)
         self._check_fits(prompt, options)
-        if self._running is not None:
-            self._running.close()
+        self._stop()
         seed = resolve_seed(options.sample.seed, options.attempt)
         sampler = Sampler(options.sample, self._tokenizer, seed)
         self._running = self._answer(prompt, sampler, options, thoughts)

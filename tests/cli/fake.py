@@ -105,6 +105,19 @@ class FakeSession:
         self.asked: list[tuple[Any, SayOptions]] = []
         self.used = 0
         self.last: Finished | None = None
+        self.restored: list[Path] = []
+        self.saved: list[tuple[Path, bool]] = []
+        self.refusal: Exception | None = None
+
+    def restore(self, path: Path) -> int:
+        self.restored.append(path)
+        if self.refusal:
+            raise self.refusal
+        return 7
+
+    def save(self, path: Path, *, answer: bool = False) -> int:
+        self.saved.append((path, answer))
+        return 7
 
     def chat(self, messages: Sequence[dict[str, Any]], options: SayOptions) -> Iterator[Event]:
         return self._play([dict(each) for each in messages], options)

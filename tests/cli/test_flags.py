@@ -116,6 +116,8 @@ READ: dict[str, list[tuple[str, Any]]] = {
     "kv_protect": [("none", "none"), ("auto", "auto"), ("boundary", "boundary")],
     "batch": [("1", 1)],
     "ubatch": [("512", 512)],
+    "keep": [("0", 0), ("-1", -1), ("256", 256)],
+    "prompt_cache": [("kept.bin", Path("kept.bin"))],
     "fit": [("on", "on"), ("off", "off")],
     "parallel": [("1", 1)],
     "flash_attn": [("on", "on"), ("1", "on"), ("false", "off"), ("-1", "auto")],
@@ -374,7 +376,7 @@ def test_sampling_options(program: Program) -> None:
     )
     options = program.session.asked[0][1]
     sample = options.sample
-    assert (options.max_tokens, sample.seed, sample.temp, sample.top_k) == (-1, 42, 0.0, 1)
+    assert (options.max_tokens, sample.seed, sample.temp, sample.top_k) == (-2, 42, 0.0, 1)
     assert (sample.ignore_eos, sample.dry_sequence_breakers) == (True, ())
     assert sample.samplers == ("top_k", "temperature")
     assert sample.logit_bias == ((5, 1.0), (6, -1.0))

@@ -92,7 +92,7 @@ def test_parsing_loads_nothing_heavy() -> None:
     [
         ("turbodflash --te", ["--temp", "--temperature"]),
         ("turbodflash -ng", ["-ngld", "-ngl"]),
-        ("turbodflash -m x --no-con", ["--no-conversation"]),
+        ("turbodflash -m x --no-con", ["--no-conversation", "--no-context-shift"]),
         ("turbodflash -no-c", ["-no-cnv"]),
         ("turbodflash be", ["bench"]),
         ("turbodflash -ctk ", list(CACHE_TYPES)),

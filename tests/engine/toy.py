@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from turbodflash_engine.cache import Cache
+from turbodflash_engine.cache.pieces import Arrays, Piece, Pieces
 from turbodflash_engine.drafters._base import Draft
 from turbodflash_engine.info import Memory, ModelInfo
 from turbodflash_engine.options import SampleOptions
@@ -53,9 +54,17 @@ class ToyLayer:
     """Remembers the tokens themselves."""
 
     nbytes = 0
+    form = "toy"
 
     def __init__(self) -> None:
         self.tokens: list[int] = []
+
+    def pieces(self, length: int) -> Pieces:
+        tokens = np.array(self.tokens, np.int32)
+        return {"tokens": Piece("I32", (length,), lambda: tokens)}
+
+    def fill(self, saved: Arrays, length: int) -> None:
+        self.tokens = saved["tokens"].tolist()
 
     def mark(self, length: int) -> int:
         return length
@@ -165,6 +174,14 @@ class ScriptedDrafter:
 
     def truncate(self, length: int) -> None:
         del self.seen[length:]
+
+    form = "tokens"
+
+    def pieces(self) -> Pieces:
+        return {}
+
+    def resume(self, tokens: Sequence[int], saved: Arrays) -> None:
+        self.seen = list(tokens)
 
     def forget(self, start: int, stop: int) -> None:
         assert 0 <= start <= stop <= len(self.seen)

@@ -4,6 +4,7 @@ from turbodflash_cli.flags.compute import ComputeFlags
 from turbodflash_cli.flags.context import ContextFlags
 from turbodflash_cli.flags.draft import DraftFlags
 from turbodflash_cli.flags.flag import Flag, Group, flag, flags_of
+from turbodflash_cli.flags.lasting import LastingFlags
 from turbodflash_cli.flags.model import ModelFlags
 from turbodflash_cli.flags.ngram import NgramFlags
 from turbodflash_cli.flags.output import OutputFlags
@@ -16,6 +17,7 @@ __all__ = [
     "DraftFlags",
     "Flag",
     "Group",
+    "LastingFlags",
     "ModelFlags",
     "NgramFlags",
     "OutputFlags",

@@ -138,26 +138,6 @@ class ContextFlags(Group):
             choices=("on", "off"),
         ),
     ] = None
-    context_shift: Annotated[
-        bool | None,
-        flag(
-            "--context-shift",
-            off=("--no-context-shift",),
-            help="Go on when the context is full: drop half of what --keep does not name.",
-            env="LLAMA_ARG_CONTEXT_SHIFT",
-            default="off",
-        ),
-    ] = None
-    keep: Annotated[
-        int | None,
-        flag(
-            "--keep",
-            help="Tokens of the prompt that a context shift never drops; -1 = all of the first.",
-            metavar="N",
-            parse=whole(low=-1),
-            default="0",
-        ),
-    ] = None
     parallel: Annotated[
         int | None,
         flag(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from turbodflash_engine.cache.pieces import Arrays, Pieces, form_of, kv_piece, put_kv
 from turbodflash_kernels.device import KV
 from turbodflash_kernels.op import Rope
 from turbodflash_kernels.shifting import shift
@@ -33,6 +34,16 @@ class DenseLayer:
         in_place = sum(row == index for index, row in enumerate(kept))
         if in_place < len(kept):
             self.kv.move([mark + row for row in kept[in_place:]], mark + in_place)
+
+    @property
+    def form(self) -> str:
+        return form_of(self.kv, self._rope)
+
+    def pieces(self, length: int) -> Pieces:
+        return {"kv": kv_piece(self.kv, length)}
+
+    def fill(self, saved: Arrays, length: int) -> None:
+        put_kv(self.kv, saved["kv"], length)
 
     def truncate(self, length: int) -> None:
         pass

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol
 
+from turbodflash_engine.cache.pieces import Arrays, Pieces, within
 from turbodflash_engine.errors import DoesNotFit
 
 
@@ -28,6 +29,19 @@ class Layer(Protocol):
 
     def truncate(self, length: int) -> None:
         """Become what the layer had been after its first `length` tokens."""
+        ...
+
+    @property
+    def form(self) -> str:
+        """What contents are stored in: those of a layer of the same form can be put into this."""
+        ...
+
+    def pieces(self, length: int) -> Pieces:
+        """What it remembers of the first `length` tokens."""
+        ...
+
+    def fill(self, saved: Arrays, length: int) -> None:
+        """Become what `pieces` came of. Raises KeyError or ValueError for what it does not take."""
         ...
 
     def forget(self, start: int, stop: int, length: int) -> None:
@@ -90,6 +104,31 @@ class Cache:
         """The layers now remember `count` more tokens."""
         self.reserve(count)
         self.length += count
+
+    @property
+    def form(self) -> str:
+        """That of its layers."""
+        return " ".join(layer.form for layer in self.layers)
+
+    def pieces(self) -> Pieces:
+        """All that is remembered."""
+        return {
+            f"{index}.{name}": piece
+            for index, layer in enumerate(self.layers)
+            for name, piece in layer.pieces(self.length).items()
+        }
+
+    def fill(self, saved: Arrays, length: int) -> None:
+        """Become the cache of the same form and so many tokens that these pieces came of.
+
+        Raises KeyError or ValueError for what is no such thing; the cache is then empty.
+        """
+        self.truncate(0)
+        if length > self.capacity:
+            raise ValueError(f"{length} tokens are more than {self.capacity}")
+        for index, layer in enumerate(self.layers):
+            layer.fill(within(saved, f"{index}."), length)
+        self.length = length
 
     def truncate(self, length: int) -> None:
         """Forget all but the first `length` tokens."""

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from turbodflash_engine.cache.pieces import Arrays, Pieces
 from turbodflash_engine.sampling.candidates import Largest
 
 
@@ -31,6 +32,19 @@ class Cache(Protocol):
 
     def truncate(self, length: int) -> None:
         """Forget all but the first `length` tokens."""
+
+    @property
+    def form(self) -> str:
+        """What it is stored in."""
+
+    def pieces(self) -> Pieces:
+        """All that it remembers."""
+
+    def fill(self, saved: Arrays, length: int) -> None:
+        """Become the cache of the same form and so many tokens that these pieces came of.
+
+        Raises KeyError or ValueError for what is no such thing; the cache is then empty.
+        """
 
     def forget(self, start: int, stop: int) -> None:
         """Tokens start..stop-1 are gone, and those behind them take their positions.

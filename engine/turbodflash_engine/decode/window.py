@@ -6,6 +6,7 @@ import sys
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from turbodflash_engine.cache.pieces import Arrays
 from turbodflash_engine.decode.target import Target
 from turbodflash_engine.drafters._base import Drafter
 
@@ -37,16 +38,16 @@ class Window:
     """The tokens that are in the cache and were observed by the drafter.
 
     tokens: as they stand there; those said in an answer come with its end. dropped: by the answer
-    at hand. Text that had lost some of its beginning is not what the model makes of the same
-    tokens alone, so none of it stands for a prompt that fits as a whole.
+    at hand. whole: so many of the first were told nothing by tokens that left. What others became
+    is not what the model makes of the same text, so none of it stands for a prompt that fits.
     """
 
     def __init__(self, model: Target, drafter: Drafter) -> None:
         self.tokens: list[int] = []
-        self.dropped = 0
-        self._model, self._drafter = model, drafter
+        self.dropped, self.whole = 0, ALL
+        self.model, self.drafter = model, drafter
         self._left_in_answer = 0
-        self._whole = ALL  # the first so many tokens were told nothing by others
+        self._prompt = 0
 
     def begin(self, prompt: Sequence[int], shift: Shift | None, room: int) -> list[int]:
         """Cut the cache to what it shares with a prompt, whose last token is always computed.
@@ -55,8 +56,9 @@ class Window:
         """
         drop = shift.due(len(prompt), room) if shift else 0
         self.dropped, self._left_in_answer = drop, 0
+        self._prompt = len(prompt) - drop
         if shift is None or not drop:
-            self._cut(min(common(self.tokens, prompt), self._whole, len(prompt) - 1))
+            self._cut(min(common(self.tokens, prompt), self.whole, len(prompt) - 1))
             return list(prompt)
         left = [*prompt[: shift.keep], *prompt[shift.keep + drop :]]
         leaves = self._leaves(left, shift)
@@ -75,10 +77,28 @@ class Window:
 
     def end(self, history: Sequence[int], shift: Shift | None) -> None:
         """An answer is over, or stopped: all tokens since `begin`, the prompt's first."""
-        length = self._model.cache.length
+        length = self.model.cache.length
         keep = shift.keep if shift else 0
         self.tokens = [*history[:keep], *history[keep + self._left_in_answer :]][:length]
-        self._drafter.truncate(length)
+        self.drafter.truncate(length)
+
+    def leave_prompt(self) -> None:
+        """Forget the answer; of a prompt that lost something meanwhile, what stands as it was."""
+        self._cut(min(self._prompt, self.whole, len(self.tokens)))
+
+    def fill(self, tokens: Sequence[int], whole: int, model: Arrays, drafter: Arrays) -> None:
+        """Become what a window was that held these tokens, with its pieces.
+
+        Raises KeyError or ValueError for what is no such thing; `clear` then is due.
+        """
+        self.model.cache.fill(model, len(tokens))
+        self.drafter.resume(tokens, drafter)
+        self.tokens = list(tokens)
+        self.whole = ALL if whole >= len(tokens) else max(whole, 0)
+
+    def clear(self) -> None:
+        """Hold nothing."""
+        self._cut(0)
 
     def _leaves(self, left: Sequence[int], shift: Shift) -> int:
         """How many tokens leave the cache for it to share most with a prompt that was cut."""
@@ -93,17 +113,17 @@ class Window:
 
     def _cut(self, length: int) -> None:
         del self.tokens[length:]
-        if length < self._model.cache.length:
-            self._model.cache.truncate(length)
-        self._drafter.truncate(self._model.cache.length)
-        if length <= self._whole:
-            self._whole = ALL
+        if length < self.model.cache.length:
+            self.model.cache.truncate(length)
+        self.drafter.truncate(self.model.cache.length)
+        if length <= self.whole:
+            self.whole = ALL
 
     def _forget(self, keep: int, count: int) -> None:
-        self._whole = min(self._whole, keep)
+        self.whole = min(self.whole, keep)
         try:
-            self._model.cache.forget(keep, keep + count)
-            self._drafter.forget(keep, keep + count)
+            self.model.cache.forget(keep, keep + count)
+            self.drafter.forget(keep, keep + count)
             del self.tokens[keep : keep + count]
         except BaseException:
             self._cut(keep)

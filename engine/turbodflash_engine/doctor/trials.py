@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from turbodflash_engine.cache.pieces import Arrays, Pieces
 from turbodflash_engine.drafters._base import Draft, Drafter, Rows
 from turbodflash_engine.events import Progress, Speculation
 from turbodflash_engine.options import LoadOptions, SampleOptions, SayOptions
@@ -39,6 +40,16 @@ class Shifted:
 
     def forget(self, start: int, stop: int) -> None:
         self._drafter.forget(start, stop)
+
+    @property
+    def form(self) -> str:
+        return self._drafter.form
+
+    def pieces(self) -> Pieces:
+        return self._drafter.pieces()
+
+    def resume(self, tokens: Sequence[int], saved: Arrays) -> None:
+        self._drafter.resume(tokens, saved)
 
 
 @dataclass(slots=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from turbodflash_engine.cache.pieces import Arrays, Pieces
 from turbodflash_engine.drafters._base import Draft, Drafter, Rows
 from turbodflash_engine.models._base import Shared
 from turbodflash_kernels.device import Device
@@ -48,3 +49,13 @@ class Across:
 
     def forget(self, start: int, stop: int) -> None:
         self._drafter.forget(start, stop)
+
+    @property
+    def form(self) -> str:
+        return self._drafter.form
+
+    def pieces(self) -> Pieces:
+        return self._drafter.pieces()
+
+    def resume(self, tokens: Sequence[int], saved: Arrays) -> None:
+        self._drafter.resume(tokens, saved)

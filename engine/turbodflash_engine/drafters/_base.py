@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from turbodflash_engine.cache.pieces import Arrays, Pieces
 from turbodflash_engine.layers.steps import Threads
 from turbodflash_engine.layers.tensors import Layout, Tensors
 from turbodflash_engine.metadata import Metadata
@@ -78,6 +79,19 @@ class Drafter(Protocol):
         If it is cut short, `truncate(start)` sets things right.
         """
 
+    @property
+    def form(self) -> str:
+        """What `pieces` are stored in; those of the same form and file can be resumed."""
+
+    def pieces(self) -> Pieces:
+        """All that it remembers of what was observed, beside the tokens."""
+
+    def resume(self, tokens: Sequence[int], saved: Arrays) -> None:
+        """Become what it was when these tokens had been observed and `pieces` was called.
+
+        Raises KeyError or ValueError for what is no such thing; `truncate(0)` then is due.
+        """
+
 
 class NoDrafter:
     """Never guesses: plain decoding."""
@@ -99,6 +113,14 @@ class NoDrafter:
         pass
 
     def forget(self, start: int, stop: int) -> None:
+        pass
+
+    form = "none"
+
+    def pieces(self) -> Pieces:
+        return {}
+
+    def resume(self, tokens: Sequence[int], saved: Arrays) -> None:
         pass
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from turbodflash_engine.cache.pieces import Arrays, Pieces, below, within
 from turbodflash_engine.drafters._base import Draft, Drafter, Rows
 from turbodflash_engine.options import SPEC_TYPES
 
@@ -48,6 +49,18 @@ class FirstOf:
     def forget(self, start: int, stop: int) -> None:
         for part in self.parts:
             part.forget(start, stop)
+
+    @property
+    def form(self) -> str:
+        return ", ".join(f"{part.name} {part.form}" for part in self.parts)
+
+    def pieces(self) -> Pieces:
+        named = (below(f"{part.name}.", part.pieces()) for part in self.parts)
+        return {name: piece for pieces in named for name, piece in pieces.items()}
+
+    def resume(self, tokens: Sequence[int], saved: Arrays) -> None:
+        for part in self.parts:
+            part.resume(tokens, within(saved, f"{part.name}."))
 
 
 def parts_of(drafter: Drafter) -> tuple[Drafter, ...]:

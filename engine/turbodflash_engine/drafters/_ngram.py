@@ -7,6 +7,7 @@ from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
+from turbodflash_engine.cache.pieces import Arrays, Pieces
 from turbodflash_engine.drafters._base import Rows
 
 ENTRY_BYTES = 80  # of one key and its value, beside the table that points to them
@@ -50,6 +51,15 @@ class NgramDrafter:
         behind = self._text.tokens[stop:]
         self._text.truncate(start)
         self._text.extend(behind)
+
+    form = "text"
+
+    def pieces(self) -> Pieces:
+        return {}
+
+    def resume(self, tokens: Sequence[int], saved: Arrays) -> None:
+        self._text.truncate(0)
+        self._text.extend(tokens)
 
 
 class Occurrences:

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from turbodflash_engine import plugins
 from turbodflash_engine.cache import KVShape
+from turbodflash_engine.cache.pieces import Arrays, Pieces
 from turbodflash_engine.drafters._base import Draft, Drafter, FileKind, Rows, Setting, threads_of
 from turbodflash_engine.drafters._chain import UNTRAINED, Chain, Floats, Ids, largest
 from turbodflash_engine.drafters._guesses import looked_at
@@ -121,6 +122,22 @@ class DraftModel:
         self._model.cache.forget(min(start, cached), min(stop, cached))
         del self._behind[max(start - cached, 0) : max(stop - cached, 0)]
         self._observed -= stop - start
+
+    @property
+    def form(self) -> str:
+        return self._model.cache.form
+
+    def pieces(self) -> Pieces:
+        self._forget_ahead()
+        self._catch_up()
+        return self._model.cache.pieces()
+
+    def resume(self, tokens: Sequence[int], saved: Arrays) -> None:
+        cache = self._model.cache
+        cached = min(len(tokens), cache.capacity)
+        cache.fill(saved, cached)
+        self._ahead, self._behind = [], [self._known(token) for token in tokens[cached:]]
+        self._observed = len(tokens)
 
     def _best(self, output: Output) -> tuple[Floats, Ids]:
         """The largest of the only row's logits, and their ids."""

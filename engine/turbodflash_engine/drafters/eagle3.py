@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from turbodflash_engine.cache.pieces import Arrays, Piece, Pieces, expect, form_of, kv_piece, put_kv
 from turbodflash_engine.drafters._base import Draft, Drafter, FileKind, Rows, Setting, threads_of
 from turbodflash_engine.drafters._chain import UNTRAINED, Chain
 from turbodflash_engine.drafters._eagle3.config import (
@@ -120,6 +121,29 @@ class Eagle3:
             self._store()
         shift(self._memory, stop, self._waiting.stored, start, self._layer.rope)
         self._waiting.forget(start, stop)
+
+    @property
+    def form(self) -> str:
+        return form_of(self._memory, self._layer.rope)
+
+    def pieces(self) -> Pieces:
+        """rows: of the last token, which is not paired yet; none where its feature is gone."""
+        if self._waiting.count > 1:
+            self._store()
+        waits = self._waiting.count
+        count = min(self._waiting.end - waits, self._capacity)
+        columns = self._waiting.rows.shape[1]
+        return {
+            "kv": kv_piece(self._memory, count),
+            "rows": Piece("F32", (waits, columns), self._waiting.read),
+        }
+
+    def resume(self, tokens: Sequence[int], saved: Arrays) -> None:
+        rows = saved["rows"]
+        waits = min(len(rows), 1) if rows.ndim else 0
+        expect(rows, "float32", waits, self._waiting.rows.shape[1])
+        put_kv(self._memory, saved["kv"], min(len(tokens) - waits, self._capacity))
+        self._waiting.resume(tokens, rows)
 
     def _capture_anew(self) -> None:
         """Steps name the buffer of waiting rows, so they last as long as it does."""

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
+from turbodflash_engine.cache.pieces import Arrays, Piece, Pieces, expect, form_of, kv_piece, put_kv
 from turbodflash_engine.drafters._base import threads_of
 from turbodflash_engine.drafters._block.config import BlockConfig
 from turbodflash_engine.drafters._block.injection import Injection
@@ -118,6 +121,27 @@ class Context:
         self._needed -= stop - start
         if self._hole > start:
             self._hole = max(self._hole - (stop - start), start)
+
+    @property
+    def form(self) -> str:
+        return " ".join(form_of(kv, self._rope) for kv in self.memory)
+
+    def pieces(self) -> Pieces:
+        """hole: what sliding layers miss before."""
+        self.store()
+        count, hole = min(self.length, self._capacity), np.array([self._hole], np.int32)
+        layers = {f"{layer}.kv": kv_piece(kv, count) for layer, kv in enumerate(self.memory)}
+        return layers | {"hole": Piece("I32", (1,), lambda: hole)}
+
+    def resume(self, length: int, saved: Arrays) -> None:
+        """So many positions were observed when `pieces` gave these."""
+        self.truncate(0)
+        expect(saved["hole"], "int32", 1)
+        for layer, kv in enumerate(self.memory):
+            put_kv(kv, saved[f"{layer}.kv"], min(length, self._capacity))
+        self.length = self._first = length
+        self._hole = min(max(int(saved["hole"][0]), 0), length)
+        self._needed = length - KEPT_WINDOWS * self._window
 
     def _skip(self, position: int) -> None:
         """No layer will look at what comes before this position."""

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from turbodflash_engine.cache.pieces import Arrays, Pieces
 from turbodflash_engine.drafters._base import Draft, Rows, Setting
 from turbodflash_engine.drafters._block.backbone import Backbone, norm_of
 from turbodflash_engine.drafters._block.config import BlockConfig
@@ -88,6 +89,16 @@ class BlockDrafter(ABC):
 
     def forget(self, start: int, stop: int) -> None:
         self._context.forget(start, stop)
+
+    @property
+    def form(self) -> str:
+        return self._context.form
+
+    def pieces(self) -> Pieces:
+        return self._context.pieces()
+
+    def resume(self, tokens: Sequence[int], saved: Arrays) -> None:
+        self._context.resume(len(tokens), saved)
 
 
 def longest(config: BlockConfig, n_max: int | None, anchor_predicts: bool) -> int:

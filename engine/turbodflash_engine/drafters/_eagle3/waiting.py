@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from turbodflash_engine.drafters._base import Rows
 from turbodflash_kernels.device import Device
@@ -78,6 +79,20 @@ class Waiting:
             self.truncate(start)
         else:
             self.end -= stop - start
+
+    def read(self) -> NDArray[np.float32]:
+        """Those of the tokens, on the host."""
+        return self._device.read(self.rows[: self.count]).copy()
+
+    def resume(self, tokens: Sequence[int], rows: NDArray[np.float32]) -> None:
+        """All these tokens were observed, and the last ones' rows [n, columns] wait."""
+        if len(rows):
+            self._device.copy(self.rows[: len(rows)], self._device.upload(rows))
+        self.tokens, self.end, self.paired = (
+            list(tokens[len(tokens) - len(rows) :]),
+            len(tokens),
+            None,
+        )
 
     def _make_room(self, count: int) -> None:
         room, columns = self.rows.shape
