@@ -31,10 +31,10 @@ class Tiles(NamedTuple):
 
 
 SMALL_SHARED = Tiles(
-    Tile(16, 32, 2, 3), Tile(16, 64, 4, 3), Tile(32, 128, 8, 2), Tile(128, 128, 8, 2)
+    Tile(16, 32, 2, 3), Tile(16, 64, 4, 3), Tile(32, 64, 4, 2), Tile(64, 128, 8, 2)
 )
 LARGE_SHARED = Tiles(
-    Tile(16, 32, 2, 4), Tile(16, 64, 4, 4), Tile(32, 128, 8, 3), Tile(128, 128, 8, 2)
+    Tile(16, 32, 2, 4), Tile(16, 64, 4, 4), Tile(32, 64, 4, 3), Tile(128, 128, 8, 2)
 )
 INTERPRETED = Tiles(
     Tile(16, 128, 4, 1), Tile(16, 128, 4, 1), Tile(32, 128, 4, 1), Tile(128, 128, 8, 1)
