@@ -247,7 +247,7 @@ class Session:
             return None
         start = self._tokenizer.encode("", add_special=True, parse_special=False)
         begun = common(start, prompt)
-        if common(self._window.tokens, prompt) <= begun:
+        if not self._first_prompt or common(self._window.tokens, prompt) <= begun:
             self._first_prompt = len(prompt)
         keep = self._first_prompt if self._keep < 0 else begun + self._keep
         return Shift.of(self._model.cache.capacity, keep)

@@ -25,7 +25,8 @@ from turbodflash_engine.decode import Window, prefill
 from turbodflash_engine.drafters._base import Drafter, NoDrafter
 from turbodflash_engine.drafters._first import FirstOf, parts_of
 from turbodflash_engine.errors import BadUsage, TurbodflashError
-from turbodflash_engine.options import CACHE_TYPES, SayOptions, SpecOptions
+from turbodflash_engine.events import Text
+from turbodflash_engine.options import CACHE_TYPES, SampleOptions, SayOptions, SpecOptions
 from turbodflash_engine.saving import Belongs, NotReusable, read_cache, write_cache
 from turbodflash_engine.saving.tensors_file import Unreadable, read_tensors, write_tensors
 from turbodflash_engine.session import Session
@@ -250,10 +251,11 @@ def test_only_the_prompt_is_kept_of_an_answer_unless_it_is_asked_for() -> None:
     assert full.model.cache.length == 12
 
 
-def talk(path: Path, drafter: ScriptedDrafter | None = None) -> Session:
+def talk(path: Path, drafter: ScriptedDrafter | None = None, **more: Any) -> Session:
     path.write_bytes(b"weights")
-    info = TOY_INFO._replace(path=path)
-    return Session(ToyModel(), ToyTokenizer(), ToyTemplate(), info, drafter, spec=SpecOptions())
+    info, capacity = TOY_INFO._replace(path=path), more.pop("capacity", 256)
+    model = ToyModel(capacity=capacity)
+    return Session(model, ToyTokenizer(), ToyTemplate(), info, drafter, spec=SpecOptions(), **more)
 
 
 def test_a_session_reads_what_another_one_kept(tmp_path: Path) -> None:
@@ -278,6 +280,27 @@ def test_a_session_reads_what_another_one_kept(tmp_path: Path) -> None:
     with pytest.raises(NotReusable, match="another model"):
         other.restore(file)
     assert other.used == 0
+
+
+def test_a_text_that_had_shifted_is_kept_and_goes_on(tmp_path: Path) -> None:
+    """With all of its tokens; what others told them does not stand for a prompt that fits."""
+    file, settings = tmp_path / "kept", {"capacity": 32, "keep": 6}
+    first, again = (talk(tmp_path / "toy.gguf", **settings) for _ in range(2))
+    letters = SampleOptions(temp=0, seed=1, logit_bias=tuple((t, -np.inf) for t in range(8)))
+    asked = SayOptions(max_tokens=50, sample=letters)
+    answer = "".join(e.piece for e in first.complete("ABCDEF", asked) if isinstance(e, Text))
+    assert first.save(file, answer=True) == first.used == again.restore(file)
+    assert again.held == first.held
+    for session in (first, again):
+        list(session.complete("ABCDEF" + answer + "GHI", asked))
+    assert again.held == first.held
+    assert first.last is not None
+    assert again.last is not None
+    assert again.last.cached_tokens == first.last.cached_tokens > 7
+    again.restore(file)
+    list(again.complete("ABCDEF", SayOptions(max_tokens=1, sample=letters)))
+    assert again.last.cached_tokens == 6
+    assert first.save(file) == 7  # all else was told by what left
 
 
 def test_a_session_that_said_nothing_writes_no_file(tmp_path: Path) -> None:
