@@ -55,10 +55,11 @@ class Side:
 
     @property
     def read(self) -> tuple[torch.Tensor, ...]:
-        """The same for kernels that load: two scales, or a scale and a minimum, in one word."""
+        """The same for kernels that load: two factors in one word."""
         codes, beside, factors = self.written
-        in_words = self.factors is not None and LAYOUTS[self.kind].factors
-        return codes, beside, factors.view(torch.int32) if in_words else factors
+        if self.factors is not None:
+            factors = self.factors.flatten().view(torch.int32)
+        return codes, beside, factors
 
     def rows(self, start: int, stop: int) -> Bytes:
         heads, n = len(self.codes), stop - start

@@ -32,15 +32,13 @@ def of_head(codes, beside, factors, head, room, KIND: tl.constexpr, DIM: tl.cons
             IN_WORDS: tl.constexpr = True):  # fmt: skip
     """Where one K/V head begins in each of its tensors (see _gpu/kv.py).
 
-    IN_WORDS: two scales, or a scale and a minimum, are one element, as kernels read them.
+    IN_WORDS: two factors are one element, as kernels read them.
     """
     slots = head.to(tl.int64) * room
     codes += slots * per_head(KIND, DIM)
     if not is_plain(KIND):
-        if IN_WORDS and not has_norm(KIND):
-            factors += slots * (scales(KIND, DIM) // 2)
-        else:
-            factors += slots * scales(KIND, DIM)
+        # a room is of whole tiles: its factors are whole words
+        factors += slots * scales(KIND, DIM) // 2 if IN_WORDS else slots * scales(KIND, DIM)
         if layout(KIND, "beside") != 0:
             beside += slots * per_head(KIND, DIM)
     return codes, beside, factors
@@ -67,7 +65,10 @@ def load_norms(factors, slots, KIND: tl.constexpr, DIM: tl.constexpr):
     if has_norm(KIND):
         GROUPS: tl.constexpr = scales(KIND, DIM)
         for group in tl.static_range(GROUPS):
-            norms = norms + (tl.load(factors + slots * GROUPS + group).to(tl.float32),)
+            at = slots * GROUPS + group
+            both = tl.load(factors + at // 2)
+            one = (both >> (16 * (at % 2))).to(tl.int16).to(tl.float16, bitcast=True)
+            norms = norms + (one.to(tl.float32),)
     return norms
 
 

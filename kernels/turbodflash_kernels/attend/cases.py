@@ -174,3 +174,13 @@ def is_quick(case: Case) -> bool:
 
 
 QUICK = [case for case in [*CASES, *TYPE_CASES] if is_quick(case)]
+
+AHEAD = [
+    *(Case(rows, 64, 32, 8, 128) for rows in (1, 64)),
+    *(Case(rows, 64, 32, 8, 128, type) for rows, type in ((1, "q4_0"), (16, "turbo4"))),
+    Case(20, 64, 9, 3, 64, "q8_0", window=128, sinks=True),
+    Case(4, 64, 16, 2, 256, "q8_0", "q4_0"),
+    Case(1, 64, 32, 8, 128, "q8_0", "turbo4", tree=8),
+    Case(1, 64, 8, 8, 64, "f32", block=16),
+]
+"""What is compiled for cards that are not there: shapes of real models."""

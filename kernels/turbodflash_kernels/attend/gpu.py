@@ -31,7 +31,6 @@ from turbodflash_kernels.op import Array
 
 LOG2_E = 1.4426950408889634
 ROWS = 16  # of a tile; one instruction of a tensor core takes as many
-MOST_TILES = 4
 VARYING = ["n", "end", "window", "q_stride"]
 
 
@@ -164,28 +163,28 @@ def prompt(
     q, q_stride, positions, n, scale, window, k, k_beside, k_scales, v, v_beside, v_scales,
     room, partials, peaks,
     K: tl.constexpr, K_DIM: tl.constexpr, V: tl.constexpr, V_DIM: tl.constexpr,
-    GROUP: tl.constexpr, ROWS: tl.constexpr, KEYS: tl.constexpr,
+    GROUP: tl.constexpr, ROWS: tl.constexpr, TILES: tl.constexpr, KEYS: tl.constexpr,
     WINDOWED: tl.constexpr, SEE_ALL: tl.constexpr,
 ):  # fmt: skip
     """A block of rows of one K/V head, past all keys that they see; the last rows, which see most,
     come first."""
     head, rows = tl.program_id(1), n * GROUP
-    first = (tl.num_programs(0) - 1 - tl.program_id(0)) * ROWS
-    places = load_places(positions, first, rows, GROUP, ROWS, 1)
+    first = (tl.num_programs(0) - 1 - tl.program_id(0)) * (ROWS * TILES)
+    places = load_places(positions, first, rows, GROUP, ROWS, TILES)
     furthest = _furthest(positions, n, SEE_ALL)
-    begin, end = _span(places, furthest, window, 1, WINDOWED)
-    queries = load_queries(q, q_stride, head, first, rows, scale, GROUP, ROWS, 1, K, K_DIM)
+    begin, end = _span(places, furthest, window, TILES, WINDOWED)
+    queries = load_queries(q, q_stride, head, first, rows, scale, GROUP, ROWS, TILES, K, K_DIM)
     k, k_beside, k_scales = of_head(k, k_beside, k_scales, head, room, K, K_DIM)
     v, v_beside, v_scales = of_head(v, v_beside, v_scales, head, room, V, V_DIM)
-    tops, sums, totals = fresh_state(ROWS, 1, V, V_DIM)
+    tops, sums, totals = fresh_state(ROWS, TILES, V, V_DIM)
     for start in range(begin // KEYS * KEYS, end, KEYS):
         keys = start + tl.arange(0, KEYS)
         tops, sums, totals = _tile(
             tops, sums, totals, queries, places, furthest, window, keys, keys, k, k_beside,
-            k_scales, v, v_beside, v_scales, 1, WINDOWED, K, K_DIM, V, V_DIM,
+            k_scales, v, v_beside, v_scales, TILES, WINDOWED, K, K_DIM, V, V_DIM,
         )  # fmt: skip
     base = head.to(tl.int64) * rows
-    store_state(partials, tops, sums, totals, peaks, base, first, rows, ROWS, 1, V, V_DIM)
+    store_state(partials, tops, sums, totals, peaks, base, first, rows, ROWS, TILES, V, V_DIM)
 
 
 @triton.jit(do_not_specialize=VARYING)
@@ -270,12 +269,13 @@ def bind(
     sinks: Array | None = None,
 ) -> Callable[..., Array]:
     group, v_dim = heads // kv_heads, kv.v.dim
-    keys = keys_at_once(kv)
+    keys, most = keys_at_once(kv), most_tiles(kv, device.card.capability)
     span = split_of(kv.room)
     splits = -(-kv.room // span)
     memory = (*kv.k.read, *kv.v.read, kv.room)
     stored = {"K": kv.k.kind, "K_DIM": kv.k.dim, "V": kv.v.kind, "V_DIM": v_dim}
-    shape = {**stored, "GROUP": group, "KEYS": keys, "WINDOWED": window > 0}
+    shape = {**stored, "GROUP": group, "WINDOWED": window > 0}
+    prompt_tile = tile_of_prompts(kv, most)
     launch, see_all = device.launch, {"SEE_ALL": not causal}
     base2 = scale * LOG2_E
     merging = {
@@ -296,23 +296,24 @@ def bind(
         asked = (q, q.stride(0), positions)
         rule = (n, base2, window, *memory, partials, peaks)
         if few:
-            tiles = _tiles(n * group)
+            tiles = min(most, triton.next_power_of_2(-(-n * group // ROWS)))
             blocks = -(-n * group // (16 * tiles))
             workers = max(1, min(splits, 2 * device.card.sms // (kv_heads * blocks)))
             launch(
                 split, (kv_heads, workers, blocks), *asked, *rule, splits, **shape, **see_all,
-                TILES=tiles, SPLIT=span, TREE=parents is not None, warps=4, stages=2,
+                KEYS=keys, TILES=tiles, SPLIT=span, TREE=parents is not None, warps=4, stages=2,
             )  # fmt: skip
         else:
-            rows = rows_at_once(kv)
+            rows, tiles, at_once, warps = prompt_tile
+            blocks = -(-n * group // (rows * tiles))
             launch(
-                prompt, (-(-n * group // rows), kv_heads), *asked, *rule, **shape, **see_all,
-                ROWS=rows, warps=8 if rows > 64 else 4, stages=2,
+                prompt, (blocks, kv_heads), *asked, *rule, **shape, **see_all,
+                KEYS=at_once, ROWS=rows, TILES=tiles, warps=warps, stages=2,
             )  # fmt: skip
         if parents is not None:
             launch(
                 branch, (kv_heads, n), *asked, parents, *rule, splits, **shape,
-                TILES=-(-group // 16), SPLIT=span, warps=4, stages=2,
+                KEYS=keys, TILES=-(-group // 16), SPLIT=span, warps=4, stages=2,
             )  # fmt: skip
         merged = 1 if few and not device.interprets else 16
         launch(
@@ -330,9 +331,17 @@ def keys_at_once(kv: GpuKV) -> int:
     return TILE if kv.k.dim + kv.v.dim <= 512 else TILE // 2
 
 
-def rows_at_once(kv: GpuKV) -> int:
-    """Rows of a prompt that are taken past keys together."""
-    return 128 if max(kv.k.dim, kv.v.dim) <= 128 else 64 if max(kv.k.dim, kv.v.dim) <= 256 else 16
+def tile_of_prompts(kv: GpuKV, most: int) -> tuple[int, int, int, int]:
+    """Rows of a tile of a prompt, tiles that are taken past keys together, keys, and warps.
+
+    Large tiles where registers hold them, else those of few rows.
+    """
+    dim, kinds = max(kv.k.dim, kv.v.dim), {kv.k.kind, kv.v.kind}
+    if dim <= 128 and not kinds & {"turbo2", "turbo3", "turbo4", "f32", "bf16"}:
+        return 128, 1, TILE, 8
+    if dim <= 256 and kinds == {"f16"}:
+        return 64, 1, TILE // 2, 8
+    return ROWS, most, keys_at_once(kv), 4
 
 
 def split_of(room: int) -> int:
@@ -340,9 +349,14 @@ def split_of(room: int) -> int:
     return max(256, triton.next_power_of_2(-(-room // 256)))
 
 
-def _tiles(rows: int) -> int:
-    """Tiles of 16 rows that share what is loaded, by powers of two: few kernels to compile."""
-    return min(MOST_TILES, triton.next_power_of_2(-(-rows // ROWS)))
+def most_tiles(kv: GpuKV, capability: int) -> int:
+    """Tiles of 16 rows that may share what is loaded: as many as registers hold."""
+    kinds, dim = {kv.k.kind, kv.v.kind}, max(kv.k.dim, kv.v.dim)
+    if dim > 256 or kinds & {"f32", "bf16"}:  # these are multiplied as float32
+        return 1
+    if dim > 128:
+        return 1 if kinds & {"f16"} else 2
+    return 2 if dim > 64 and capability >= 90 else 4
 
 
 def _check_tree(rows: int, causal: bool) -> None:

@@ -130,3 +130,11 @@ TYPE_CASES = [
 
 QUICK = [*CASES, *TYPE_CASES]
 """What a device sweeps that is interpreted."""
+
+AHEAD = [
+    *(Case(rows, 0, 32, 8, 128, "neox", normed="qk") for rows in (1, 64)),
+    Case(1, 0, 32, 8, 128, "neox", format="q8_0", values="turbo4"),
+    Case(1, 0, 9, 3, 64, "norm", format="q5_1", values="iq4_nl", rotate=True),
+    Case(1, 0, 16, 2, 256, "neox", 64, format="q4_0", values="turbo3"),
+]
+"""What is compiled for cards that are not there: shapes of real models."""
