@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
-import turbodflash_kernels
 from turbodflash_kernels import every_op
 from turbodflash_kernels._gpu.ahead import Code, Compiled, compile_ops, longest_loop
 
 CAPABILITIES = (80, 86, 89, 90, 100, 120)
-ROOT = Path(turbodflash_kernels.__file__).parent
-OPS = [op for op in every_op() if (ROOT / op / "gpu.py").exists()]
+OPS = every_op()
 
 
 @pytest.fixture(scope="module")

@@ -2,27 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
+from tests.kernels.replaying import Again
 from turbodflash_kernels._gpu.counters import Counters
 from turbodflash_kernels._gpu.device import FEW_ROWS, GpuDevice
-from turbodflash_kernels._gpu.graphs import Graph, Replayed, arrays
-
-
-class Again:
-    """A graph that calls its work once more. recorded: how many there are."""
-
-    recorded = 0
-
-    def __call__(self, work: Callable[[], None]) -> Graph:
-        self.recorded += 1
-        self.replay = work
-        return self
+from turbodflash_kernels._gpu.graphs import Replayed, arrays
 
 
 def test_a_step_is_launched_once_then_recorded_once_and_then_replayed():

@@ -11,7 +11,7 @@ from hypothesis.extra.numpy import arrays
 from tests.kernels.devices import PRESENT
 from turbodflash_kernels.device import open_device
 
-DEVICES = {name: open_device(name) for name in PRESENT}
+DEVICES = {name: open_device(name) for name in (*PRESENT, "gpu")}
 FEW_NUMBERS = st.sampled_from([np.nan, -np.inf, np.inf, -1e38, -1.0, -0.0, 0.0, 1.0, 1e38])
 
 
@@ -37,7 +37,18 @@ def test_numbers_descend_and_the_lowest_of_equal_ids_comes_first(device, row, sh
     assert values[0].tobytes() == chosen.tobytes()  # the sign of zero, too
 
 
-@pytest.mark.parametrize("device", PRESENT)
+@given(row=arrays(np.float32, st.integers(1, 150), elements=FEW_NUMBERS), more=st.integers(0, 5))
+@settings(max_examples=12, deadline=None)
+def test_so_do_those_of_a_gpu(row, more):
+    count = min(1 + 14 * more, len(row))  # more than one round for some
+    values, ids = _largest("gpu", row[None], count)
+    expected = in_order(row)[:count]
+    assert ids[0].tolist() == expected
+    chosen = np.where(np.isnan(row), np.float32(-np.inf), row)[expected]
+    assert values[0].tobytes() == chosen.tobytes()
+
+
+@pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("width", [16, 255, 257, 8193, 49_152])
 def test_a_row_without_a_number_above_minus_infinity_still_gives_ids(device, width):
     for nothing in (np.nan, -np.inf):
@@ -46,7 +57,7 @@ def test_a_row_without_a_number_above_minus_infinity_still_gives_ids(device, wid
         assert (values == -np.inf).all()
 
 
-@pytest.mark.parametrize("device", PRESENT)
+@pytest.mark.parametrize("device", DEVICES)
 def test_the_best_are_found_wherever_they_stand(device):
     width, far = 20_000, [0, 15, 16, 255, 256, 8191, 8192, 16_383, 19_999]
     x = np.random.default_rng(1).standard_normal((3, width)).astype(np.float32)
@@ -56,7 +67,7 @@ def test_the_best_are_found_wherever_they_stand(device):
     assert ids.tolist() == [np.roll(far, row).tolist() for row in range(3)]
 
 
-@pytest.mark.parametrize("device", PRESENT)
+@pytest.mark.parametrize("device", DEVICES)
 def test_rows_may_be_columns_of_a_wider_array(device):
     wide = np.random.default_rng(2).standard_normal((4, 900)).astype(np.float32)
     opened = DEVICES[device]

@@ -19,7 +19,7 @@ def convolved(device: Device, x: np.ndarray, dynamic: np.ndarray) -> np.ndarray:
     return device.read(tap_conv(device.upload(x), device.upload(dynamic))).copy()
 
 
-@pytest.mark.parametrize("name", PRESENT)
+@pytest.mark.parametrize("name", [*PRESENT, "gpu"])
 def test_a_row_has_the_same_bits_in_a_shorter_and_in_a_longer_block(name):
     device, x, dynamic = open_device(name), normal(40, WIDTH, 2), normal(40, DYNAMIC, 3)
     whole = convolved(device, x, dynamic)
@@ -27,7 +27,7 @@ def test_a_row_has_the_same_bits_in_a_shorter_and_in_a_longer_block(name):
         np.testing.assert_array_equal(convolved(device, x[:rows], dynamic[:rows]), whole[:rows])
 
 
-@pytest.mark.parametrize("name", PRESENT)
+@pytest.mark.parametrize("name", [*PRESENT, "gpu"])
 def test_a_change_reaches_as_many_rows_as_there_are_taps(name):
     device, x, dynamic = open_device(name), normal(8, WIDTH, 2), normal(8, DYNAMIC, 3)
     before = convolved(device, x, dynamic)
@@ -36,7 +36,7 @@ def test_a_change_reaches_as_many_rows_as_there_are_taps(name):
     assert changed.tolist() == [False] * 4 + [True] * TAPS + [False]
 
 
-@pytest.mark.parametrize("name", PRESENT)
+@pytest.mark.parametrize("name", [*PRESENT, "gpu"])
 def test_dynamic_taps_lie_tap_by_tap_and_group_by_group(name):
     device, x = open_device(name), np.ones((3, WIDTH), np.float32)
     still = convolved(device, x, np.zeros((3, DYNAMIC), np.float32))
@@ -49,7 +49,7 @@ def test_dynamic_taps_lie_tap_by_tap_and_group_by_group(name):
             assert set(channels) == set(range(group * GROUP, (group + 1) * GROUP))
 
 
-@pytest.mark.parametrize("name", PRESENT)
+@pytest.mark.parametrize("name", [*PRESENT, "gpu"])
 def test_groups_that_do_not_divide_the_channels_are_refused_with_both_numbers(name):
     device = open_device(name)
     with pytest.raises(NoKernel, match="96 channels are not whole groups of 36"):
