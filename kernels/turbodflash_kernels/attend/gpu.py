@@ -31,6 +31,7 @@ from turbodflash_kernels.op import Array
 
 LOG2_E = 1.4426950408889634
 ROWS = 16  # of a tile; one instruction of a tensor core takes as many
+TURBO = {"turbo2", "turbo3", "turbo4"}
 VARYING = ["n", "end", "window", "q_stride"]
 
 
@@ -275,7 +276,7 @@ def bind(
     memory = (*kv.k.read, *kv.v.read, kv.room)
     stored = {"K": kv.k.kind, "K_DIM": kv.k.dim, "V": kv.v.kind, "V_DIM": v_dim}
     shape = {**stored, "GROUP": group, "WINDOWED": window > 0}
-    prompt_tile = tile_of_prompts(kv, most)
+    prompt_tile = tile_of_prompts(kv, device.card.capability)
     launch, see_all = device.launch, {"SEE_ALL": not causal}
     base2 = scale * LOG2_E
     merging = {
@@ -331,17 +332,17 @@ def keys_at_once(kv: GpuKV) -> int:
     return TILE if kv.k.dim + kv.v.dim <= 512 else TILE // 2
 
 
-def tile_of_prompts(kv: GpuKV, most: int) -> tuple[int, int, int, int]:
+def tile_of_prompts(kv: GpuKV, capability: int) -> tuple[int, int, int, int]:
     """Rows of a tile of a prompt, tiles that are taken past keys together, keys, and warps.
 
     Large tiles where registers hold them, else those of few rows.
     """
     dim, kinds = max(kv.k.dim, kv.v.dim), {kv.k.kind, kv.v.kind}
-    if dim <= 128 and not kinds & {"turbo2", "turbo3", "turbo4", "f32", "bf16"}:
-        return 128, 1, TILE, 8
+    if dim <= 128 and not kinds & (TURBO | {"f32", "bf16"}):
+        return 128, 1, TILE // 2 if capability < 86 else TILE, 8
     if dim <= 256 and kinds == {"f16"}:
         return 64, 1, TILE // 2, 8
-    return ROWS, most, keys_at_once(kv), 4
+    return ROWS, most_tiles(kv, capability), keys_at_once(kv), 4
 
 
 def split_of(room: int) -> int:
@@ -350,13 +351,16 @@ def split_of(room: int) -> int:
 
 
 def most_tiles(kv: GpuKV, capability: int) -> int:
-    """Tiles of 16 rows that may share what is loaded: as many as registers hold."""
+    """Tiles of 16 rows that may share what is loaded: as many as registers hold, by what compilers
+    made of them for each capability (tests/kernels/test_ahead.py holds it to that)."""
     kinds, dim = {kv.k.kind, kv.v.kind}, max(kv.k.dim, kv.v.dim)
     if dim > 256 or kinds & {"f32", "bf16"}:  # these are multiplied as float32
         return 1
     if dim > 128:
         return 1 if kinds & {"f16"} else 2
-    return 2 if dim > 64 and capability >= 90 else 4
+    if dim <= 64 or capability < 90:
+        return 4
+    return 1 if kinds & TURBO and capability >= 120 else 2
 
 
 def _check_tree(rows: int, causal: bool) -> None:
