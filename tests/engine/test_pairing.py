@@ -187,7 +187,6 @@ def tokens(*texts: str, **more: Any) -> Metadata:
         (tokens("a", "b", "<|MASK|>", mask_token_id=2), tokens("a", "b")),
         (tokens("a", "b", "x", token_type=np.array([1, 1, 5])), tokens("a", "b")),
     ],
-    ids=repr,
 )
 def test_padding_may_differ(draft: Metadata, model: Metadata) -> None:
     check_same_tokens(draft, model)
@@ -201,7 +200,6 @@ def test_padding_may_differ(draft: Metadata, model: Metadata) -> None:
         (tokens("a", "b", "c"), tokens("a", "b"), "token 2 is 'c' in the draft and missing in"),
         (tokens("b", "a", "c"), tokens("a", "b", "c"), "token 0 is 'b' in the draft and 'a' in"),
     ],
-    ids=repr,
 )
 def test_the_first_token_that_differs_is_shown(
     draft: Metadata, model: Metadata, sentence: str
