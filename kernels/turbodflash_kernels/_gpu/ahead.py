@@ -72,7 +72,8 @@ class Compiled(NamedTuple):
 
     registers: a thread's. stack: bytes of it that lie in memory. shared: bytes a block uses.
     room: bytes a block may use. dots: matrix products in the source; scalar_dots: those of them
-    that no tensor core does. whole, loop: all of the code, and its longest loop.
+    that no tensor core does. whole, loop: all of the code, and its longest loop; product: its
+    shortest loop that multiplies on tensor cores.
     """
 
     op: str
@@ -87,6 +88,7 @@ class Compiled(NamedTuple):
     scalar_dots: int
     whole: Code
     loop: Code
+    product: Code
 
     @property
     def spills(self) -> int:
@@ -174,6 +176,7 @@ def compile_one(op: str, launch: Recorded, capability: int) -> Compiled:
         sum("tt.dot" in line and "#mma" not in line for line in dots),
         Code(Counter(name for name, _ in _instructions(code))),
         longest_loop(code),
+        product_loop(code),
     )
 
 
@@ -190,9 +193,19 @@ def read_cubin(cubin: bytes) -> tuple[int, int, list[str]]:
 
 def longest_loop(code: Sequence[str]) -> Code:
     """The code between the backward branch that spans most and its target; empty without one."""
+    return max(_loops(code), key=lambda loop: loop.slots, default=Code(Counter()))
+
+
+def product_loop(code: Sequence[str]) -> Code:
+    """The shortest loop that multiplies on tensor cores; empty without one."""
+    multiplying = (loop for loop in _loops(code) if loop.tensor)
+    return min(multiplying, key=lambda loop: loop.slots, default=Code(Counter()))
+
+
+def _loops(code: Sequence[str]) -> Iterator[Code]:
+    """The code between each backward branch and its target."""
     labels: dict[str, int] = {}
     names: list[str] = []
-    start = stop = 0
     for line in code:
         label, found = LABEL.match(line), INSTRUCTION.match(line)
         if label:
@@ -202,9 +215,8 @@ def longest_loop(code: Sequence[str]) -> Code:
             target = TARGET.search(found[2])
             # a jump to itself is what code ends with
             begin = labels.get(target[1], len(names)) if target else len(names)
-            if found[1].startswith("BRA") and len(names) - begin > max(stop - start, 1):
-                start, stop = begin, len(names)
-    return Code(Counter(names[start:stop]))
+            if found[1].startswith("BRA") and len(names) - begin > 1:
+                yield Code(Counter(names[begin:]))
 
 
 def _instructions(code: Sequence[str]) -> Iterator[tuple[str, str]]:
