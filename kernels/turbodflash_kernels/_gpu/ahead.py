@@ -107,9 +107,14 @@ def compile_ops(
     The cases are AHEAD of the op's cases.py: shapes of real models. Without it they are CASES.
     """
     jobs = [(op, capability) for op in ops for capability in capabilities]
-    with ProcessPoolExecutor(processes, get_context("spawn"), _compile_in_earnest) as pool:
-        for found in pool.map(_compile_op, jobs):
+    with compilers(processes) as pool:
+        for found in pool.map(compile_op, *zip(*jobs, strict=True)):
             yield from found
+
+
+def compilers(processes: int) -> ProcessPoolExecutor:
+    """Processes to call `compile_op` in: where Triton interprets, it cannot compile."""
+    return ProcessPoolExecutor(processes, get_context("spawn"), _compile_in_earnest)
 
 
 def _compile_in_earnest() -> None:
@@ -117,8 +122,8 @@ def _compile_in_earnest() -> None:
     os.environ.pop("TRITON_INTERPRET", None)
 
 
-def _compile_op(job: tuple[str, int]) -> list[Compiled]:
-    op, capability = job
+def compile_op(op: str, capability: int) -> list[Compiled]:
+    """As `compile_ops`, one op for one card, in this process."""
     found = []
     for launch in record(op, capability):
         try:
