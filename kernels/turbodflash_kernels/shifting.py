@@ -8,7 +8,6 @@ import numpy as np
 
 from turbodflash_kernels.device import KV
 from turbodflash_kernels.op import Rope
-from turbodflash_kernels.rope_store.ref import rotate
 
 SLOTS_AT_ONCE = 512
 
@@ -20,6 +19,8 @@ def shift(kv: KV, start: int, stop: int, to: int, rope: Rope | None) -> None:
     again, and so lose once more what their type loses. rope: what they were rotated by; None = keys
     know no positions, and move as they are. All on the host, in one arithmetic for every device.
     """
+    from turbodflash_kernels.rope_store.ref import rotate  # the reference device, else not needed
+
     turn = rope and replace(rope, magnitude=1.0)  # which is in the keys already
     firsts = range(start, stop, SLOTS_AT_ONCE)
     for first in firsts if to <= start else reversed(firsts):  # never over what is yet to move
