@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from turbodflash_engine.cache.pieces import Arrays, Pieces
-from turbodflash_engine.drafters._base import Draft, Drafter, Rows
+from turbodflash_engine.drafters._around import Around
+from turbodflash_engine.drafters._base import Drafter
 from turbodflash_engine.events import Progress, Speculation
 from turbodflash_engine.options import LoadOptions, SampleOptions, SayOptions
 from turbodflash_engine.speculating import Prompt, Rivals
@@ -15,41 +15,12 @@ BETTER = 1.1
 """A change that brings so many times the tokens a pass has found something."""
 
 
-class Shifted:
+class Shifted(Around):
     """A drafter that is shown the inputs of other layers than it asks for."""
 
     def __init__(self, drafter: Drafter, by: int) -> None:
-        self._drafter = drafter
+        super().__init__(drafter)
         self.taps = tuple(tap + by for tap in drafter.taps)
-        self.name, self.longest = drafter.name, drafter.longest
-
-    @property
-    def nbytes(self) -> int:
-        return self._drafter.nbytes
-
-    def draft(self, history: Sequence[int], width: int) -> Draft:
-        return self._drafter.draft(history, width)
-
-    def observe(
-        self, tokens: Sequence[int], positions: range, taps: Sequence[Rows], coming: int = 0
-    ) -> None:
-        self._drafter.observe(tokens, positions, taps, coming)
-
-    def truncate(self, length: int) -> None:
-        self._drafter.truncate(length)
-
-    def forget(self, start: int, stop: int) -> None:
-        self._drafter.forget(start, stop)
-
-    @property
-    def form(self) -> str:
-        return self._drafter.form
-
-    def pieces(self) -> Pieces:
-        return self._drafter.pieces()
-
-    def resume(self, tokens: Sequence[int], saved: Arrays) -> None:
-        self._drafter.resume(tokens, saved)
 
 
 @dataclass(slots=True)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from turbodflash_engine.cache.pieces import Arrays, Pieces
-from turbodflash_engine.drafters._base import Draft, Drafter, Rows
+from turbodflash_engine.drafters._around import Around
+from turbodflash_engine.drafters._base import Drafter, Rows
 from turbodflash_engine.models._base import Shared
 from turbodflash_kernels.device import Device
 
@@ -18,22 +18,15 @@ def across(drafter: Drafter, device: Device, target: Shared) -> Drafter:
     return Across(drafter, device, sources)
 
 
-class Across:
+class Across(Around):
     """Copies rows that were kept to the drafter's device, those of other devices alone.
 
     sources: the device that each tap lies on.
     """
 
     def __init__(self, drafter: Drafter, device: Device, sources: Sequence[Device]) -> None:
-        self._drafter, self._device, self._sources = drafter, device, sources
-        self.name, self.taps, self.longest = drafter.name, drafter.taps, drafter.longest
-
-    @property
-    def nbytes(self) -> int:
-        return self._drafter.nbytes
-
-    def draft(self, history: Sequence[int], width: int) -> Draft:
-        return self._drafter.draft(history, width)
+        super().__init__(drafter)
+        self._device, self._sources = device, sources
 
     def observe(
         self, tokens: Sequence[int], positions: range, taps: Sequence[Rows], coming: int = 0
@@ -43,19 +36,3 @@ class Across:
             for source, rows in zip(self._sources, taps, strict=True)
         ]
         self._drafter.observe(tokens, positions, brought, coming)
-
-    def truncate(self, length: int) -> None:
-        self._drafter.truncate(length)
-
-    def forget(self, start: int, stop: int) -> None:
-        self._drafter.forget(start, stop)
-
-    @property
-    def form(self) -> str:
-        return self._drafter.form
-
-    def pieces(self) -> Pieces:
-        return self._drafter.pieces()
-
-    def resume(self, tokens: Sequence[int], saved: Arrays) -> None:
-        self._drafter.resume(tokens, saved)
