@@ -13,17 +13,15 @@ from turbodflash_engine.layers.mlp import Mlp, MlpShape, mlp_layout
 from turbodflash_engine.layers.rope import RopeConfig, RopeOverrides
 from turbodflash_engine.layers.shapes import MOST_LAYERS, attention_shapes, mlp_shapes, positive
 from turbodflash_engine.layers.steps import AS_THE_DEVICE, Threads
-from turbodflash_engine.layers.tables import Table
 from turbodflash_engine.layers.tensors import Layout, Tensors
 from turbodflash_engine.metadata import Metadata
-from turbodflash_engine.models._base import Architecture, CachePlan, Shared
+from turbodflash_engine.models._base import Architecture, CachePlan
 from turbodflash_engine.models._decoder import Decoder
 from turbodflash_engine.models._placement import Placement
 from turbodflash_engine.models._stage import Block
+from turbodflash_engine.models._trunk import trunk, trunk_layout, vocabulary_of
 from turbodflash_kernels.device import Device
-from turbodflash_kernels.op import Array, RmsNorm, Rope
-
-EMBEDDING, HEAD, NORM = "token_embd.weight", "output.weight", "output_norm.weight"
+from turbodflash_kernels.op import Array, Rope
 
 PARTIAL = 16
 """Numbers beside the values of a partial sum of attention: its maximum, its weight, padding."""
@@ -67,7 +65,7 @@ class DenseConfig(NamedTuple):
         return cls(
             traits=traits,
             width=width,
-            vocabulary=_vocabulary(meta),
+            vocabulary=vocabulary_of(meta),
             context=positive(meta, "context_length"),
             eps=meta.need("attention.layer_norm_rms_epsilon", float),
             attention=attention_shapes(meta, width, layers, qk_norms=traits.qk_norms),
@@ -100,8 +98,7 @@ class DenseConfig(NamedTuple):
 
 
 def layout(config: DenseConfig, present: Container[str]) -> Layout:
-    table = (config.width, config.vocabulary)
-    wanted = Layout({EMBEDDING: table, NORM: (config.width,)}, {HEAD: table})
+    wanted = trunk_layout(config)
     if config.traits.divisors:
         wanted.add(config.rope.divisors_layout(config.head_dim))
     for index, (attention, mlp) in enumerate(zip(config.attention, config.mlp, strict=True)):
@@ -123,26 +120,11 @@ def build(
         DenseLayer(format.room(device, plan.positions), rope)
         for device, format in zip(placement.layers, formats, strict=True)
     ]
-    embedding = Table(tensors, EMBEDDING, config.width)
-    table = embedding.on(placement.embedding)
     blocks = [
         _block(placement.layers[index], tensors, config, index, rope, layer)
         for index, layer in enumerate(memory)
     ]
-    head = Table(tensors, HEAD, config.width) if HEAD in tensors else embedding
-    norm = RmsNorm(placement.head.upload(tensors.vector(NORM)), config.eps)
-    sizes = (config.width, config.layers, config.vocabulary)
-    return Decoder(
-        placement,
-        embed=placement.embedding.bind("embed", table=table, scale=1.0),
-        blocks=blocks,
-        head=placement.head.bind(
-            "linear", weight=head.on(placement.head), prologue=norm, bias=None
-        ),
-        cache=Cache(memory, plan.positions),
-        shared=Shared(embedding, head, 1.0, *sizes, placement.layers),
-        threads=threads,
-    )
+    return trunk(config, tensors, placement, blocks, Cache(memory, plan.positions), threads)
 
 
 def _block(
@@ -167,10 +149,6 @@ def _rope(config: DenseConfig, tensors: Tensors, positions: int) -> Rope:
     rope, traits = config.rope, config.traits
     divisors = rope.divisors(tensors, positions) if traits.divisors else None
     return rope.rope(traits.pairs, config.head_dim, divisors)
-
-
-def _vocabulary(meta: Metadata) -> int:
-    return meta.get("vocab_size", 0) or len(meta.root.get("tokenizer.ggml.tokens", []))
 
 
 def _refuse_experts(meta: Metadata) -> None:

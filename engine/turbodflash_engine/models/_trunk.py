@@ -1,0 +1,74 @@
+"""What stands around the blocks of every model: embedding, last norm, head."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from turbodflash_engine.cache import Cache
+from turbodflash_engine.layers.steps import Threads
+from turbodflash_engine.layers.tables import Table
+from turbodflash_engine.layers.tensors import Layout, Tensors
+from turbodflash_engine.metadata import Metadata
+from turbodflash_engine.models._base import Shared
+from turbodflash_engine.models._decoder import Decoder
+from turbodflash_engine.models._placement import Placement
+from turbodflash_engine.models._stage import Block
+from turbodflash_kernels.op import RmsNorm
+
+EMBEDDING, HEAD, NORM = "token_embd.weight", "output.weight", "output_norm.weight"
+
+
+class Sizes(Protocol):
+    """What of a model's configuration the trunk depends on."""
+
+    @property
+    def width(self) -> int: ...
+    @property
+    def layers(self) -> int: ...
+    @property
+    def vocabulary(self) -> int: ...
+    @property
+    def eps(self) -> float: ...
+
+
+def trunk_layout(config: Sizes) -> Layout:
+    """The tensors around the blocks; without a head of its own the embedding serves as one."""
+    table = (config.width, config.vocabulary)
+    return Layout({EMBEDDING: table, NORM: (config.width,)}, {HEAD: table})
+
+
+def trunk(
+    config: Sizes,
+    tensors: Tensors,
+    placement: Placement,
+    blocks: Sequence[Block],
+    cache: Cache,
+    threads: Threads,
+    *,
+    embedding_scale: float = 1.0,
+) -> Decoder:
+    """The model of these blocks."""
+    embedding = Table(tensors, EMBEDDING, config.width)
+    head = Table(tensors, HEAD, config.width) if HEAD in tensors else embedding
+    norm = RmsNorm(placement.head.upload(tensors.vector(NORM)), config.eps)
+    embed = placement.embedding.bind(
+        "embed", table=embedding.on(placement.embedding), scale=embedding_scale
+    )
+    sizes = (config.width, config.layers, config.vocabulary)
+    return Decoder(
+        placement,
+        embed=embed,
+        blocks=blocks,
+        head=placement.head.bind(
+            "linear", weight=head.on(placement.head), prologue=norm, bias=None
+        ),
+        cache=cache,
+        shared=Shared(embedding, head, embedding_scale, *sizes, placement.layers),
+        threads=threads,
+    )
+
+
+def vocabulary_of(meta: Metadata) -> int:
+    """How many tokens a model knows."""
+    return meta.get("vocab_size", 0) or len(meta.root.get("tokenizer.ggml.tokens", []))
