@@ -113,7 +113,7 @@ class _Bench:
 
     def _fill(self, past: int) -> None:
         cache = self._model.cache
-        cache.truncate(min(past, cache.length))
+        cache.truncate(cache.reach(past))
         while cache.length < past:
             self._model(_tokens(min(PROMPT, past - cache.length), self._model.vocabulary))
 

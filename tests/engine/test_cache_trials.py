@@ -32,12 +32,15 @@ class Recurrent:
     nbytes = 8
 
     def __init__(self) -> None:
-        self.state = 1
+        self.state, self.length = 1, 0
         self.trail: list[int] = []
 
     def feed(self, token: int) -> None:
         self.trail.append(token)
         self.state = (self.state * 31 + token) % 1_000_003
+
+    def advance(self, length: int) -> None:
+        self.length = length
 
     def mark(self, length: int) -> int:
         self.trail = []
@@ -45,12 +48,16 @@ class Recurrent:
 
     def restore(self, mark: int, kept: Sequence[int]) -> None:
         trail, self.state = self.trail, mark
+        self.length -= len(trail) - len(kept)
         for row in kept:
             self.feed(trail[row])
 
+    def reach(self, length: int) -> int:
+        return length if length == self.length else 0
+
     def truncate(self, length: int) -> None:
-        assert not length
-        self.state, self.trail = 1, []
+        if length < self.length:
+            self.state, self.length, self.trail = 1, 0, []
 
 
 class Memory:

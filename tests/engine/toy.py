@@ -51,13 +51,17 @@ class ToyTemplate:
 
 
 class ToyLayer:
-    """Remembers the tokens themselves."""
+    """Remembers the tokens themselves, and can be cut back to multiples of `stride` alone."""
 
     nbytes = 0
     form = "toy"
 
-    def __init__(self) -> None:
+    def __init__(self, stride: int = 1) -> None:
         self.tokens: list[int] = []
+        self.stride = stride
+
+    def advance(self, length: int) -> None:
+        assert len(self.tokens) == length
 
     def pieces(self, length: int) -> Pieces:
         tokens = np.array(self.tokens, np.int32)
@@ -72,7 +76,11 @@ class ToyLayer:
     def restore(self, mark: int, kept: Sequence[int]) -> None:
         self.tokens[mark:] = [self.tokens[mark + row] for row in kept]
 
+    def reach(self, length: int) -> int:
+        return length if length == len(self.tokens) else length - length % self.stride
+
     def truncate(self, length: int) -> None:
+        assert self.reach(length) == length
         del self.tokens[length:]
 
     def forget(self, start: int, stop: int, length: int) -> None:
@@ -106,9 +114,11 @@ def paths_of(tokens: Sequence[int], parents: Sequence[int]) -> list[list[int]]:
 class ToyModel:
     """passes: the tokens of every call. Taps are the fed tokens themselves, times the layer."""
 
-    def __init__(self, capacity: int = 256, sharpness: float = 2.0, end: float = -np.inf) -> None:
-        """end: added to the logits of the tokens that end a generation."""
-        self.layer = ToyLayer()
+    def __init__(
+        self, capacity: int = 256, sharpness: float = 2.0, end: float = -np.inf, stride: int = 1
+    ) -> None:
+        """end: added to the logits of the tokens that end a generation. stride: of its layer."""
+        self.layer = ToyLayer(stride)
         self.cache = Cache([self.layer], capacity)
         self.passes: list[list[int]] = []
         self.fail_at_pass: int | None = None

@@ -25,6 +25,9 @@ class DenseLayer:
     def nbytes(self) -> int:
         return self.kv.nbytes
 
+    def advance(self, length: int) -> None:
+        pass
+
     def mark(self, length: int) -> int:
         return length
 
@@ -44,6 +47,9 @@ class DenseLayer:
 
     def fill(self, saved: Arrays, length: int) -> None:
         put_kv(self.kv, saved["kv"], length)
+
+    def reach(self, length: int) -> int:
+        return length
 
     def truncate(self, length: int) -> None:
         pass

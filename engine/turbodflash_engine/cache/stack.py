@@ -16,6 +16,10 @@ class Layer(Protocol):
     @property
     def nbytes(self) -> int: ...
 
+    def advance(self, length: int) -> None:
+        """Called after a pass, within a trial or not: it was fed up to `length` tokens."""
+        ...
+
     def mark(self, length: int) -> Any:
         """Called before tokens that may be wrong, after `length` others: what `restore` needs."""
         ...
@@ -27,8 +31,15 @@ class Layer(Protocol):
         """
         ...
 
+    def reach(self, length: int) -> int:
+        """The longest beginning, at most `length` tokens, that `truncate` can go back to.
+
+        None at all and all that it holds always are. Of two lengths the larger reaches no less.
+        """
+        ...
+
     def truncate(self, length: int) -> None:
-        """Become what the layer had been after its first `length` tokens."""
+        """Become what the layer had been after its first `length` tokens, which it reaches."""
         ...
 
     @property
@@ -104,6 +115,8 @@ class Cache:
         """The layers now remember `count` more tokens."""
         self.reserve(count)
         self.length += count
+        for layer in self.layers:
+            layer.advance(self.length)
 
     @property
     def form(self) -> str:
@@ -130,9 +143,19 @@ class Cache:
             layer.fill(within(saved, f"{index}."), length)
         self.length = length
 
+    def reach(self, length: int) -> int:
+        """The longest beginning, at most `length` tokens, that `truncate` can go back to.
+
+        Where not all of them can be had, those that follow must be read again.
+        """
+        reached = min(length, self.length)
+        while (shorter := min(layer.reach(reached) for layer in self.layers)) < reached:
+            reached = shorter
+        return reached
+
     def truncate(self, length: int) -> None:
-        """Forget all but the first `length` tokens."""
-        if not 0 <= length <= self.length:
+        """Forget all but the first `length` tokens; raises ValueError if it does not reach them."""
+        if not 0 <= length <= self.length or self.reach(length) < length:
             raise ValueError(f"cannot cut a cache of {self.length} tokens to {length}")
         for layer in self.layers:
             layer.truncate(length)

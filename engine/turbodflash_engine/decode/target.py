@@ -30,8 +30,11 @@ class Cache(Protocol):
     def capacity(self) -> int:
         """Tokens it has room for."""
 
+    def reach(self, length: int) -> int:
+        """The longest beginning, at most `length` tokens, that `truncate` can go back to."""
+
     def truncate(self, length: int) -> None:
-        """Forget all but the first `length` tokens."""
+        """Forget all but the first `length` tokens, which it must reach."""
 
     @property
     def form(self) -> str:

@@ -52,7 +52,8 @@ class Window:
     def begin(self, prompt: Sequence[int], shift: Shift | None, room: int) -> list[int]:
         """Cut the cache to what it shares with a prompt, whose last token is always computed.
 
-        The result is the prompt without what leaves it, at most `room` tokens.
+        The result is the prompt without what leaves it, at most `room` tokens. The cache holds its
+        beginning; what it shares and cannot be cut back to is to be read again.
         """
         drop = shift.due(len(prompt), room) if shift else 0
         self.dropped, self._left_in_answer = drop, 0
@@ -65,7 +66,9 @@ class Window:
         beside = common(self._without(shift.keep, leaves), left)
         shared = min(beside, len(left) - 1)
         self._cut(shared + leaves)
-        if leaves:
+        if len(self.tokens) < shift.keep + leaves:
+            self._cut(shift.keep)
+        elif leaves:
             self._forget(shift.keep, leaves)
         return left
 
@@ -112,10 +115,11 @@ class Window:
         return self.tokens[:keep] + self.tokens[keep + leaves :]
 
     def _cut(self, length: int) -> None:
+        """To as much of the first `length` tokens as the cache can be cut back to."""
+        length = self.model.cache.reach(length)
         del self.tokens[length:]
-        if length < self.model.cache.length:
-            self.model.cache.truncate(length)
-        self.drafter.truncate(self.model.cache.length)
+        self.model.cache.truncate(length)
+        self.drafter.truncate(length)
         if length <= self.whole:
             self.whole = ALL
 

@@ -53,7 +53,8 @@ class DraftModelConfig(NamedTuple):
 class DraftModel:
     """Continues the text greedily, with a model and a cache of its own.
 
-    A guess that comes true is in that cache already and is not read again.
+    A guess that comes true is in that cache already and is not read again, if the cache could have
+    been cut back had it been wrong.
     """
 
     name = "draft-simple"
@@ -66,9 +67,8 @@ class DraftModel:
         self._model, self._options, self._weight_bytes = model, options, weight_bytes
         self._vocabulary = min(model.vocabulary, target.vocabulary)
         self._looked_at = looked_at(options, self._vocabulary)
-        self._observed = 0
-        self._behind: list[int] = []  # the end of the observed text, which the cache lacks
-        self._ahead: list[int] = []  # what the cache holds after the observed text
+        self._text: list[int] = []  # what was observed; the cache may lack the end of it
+        self._ahead: list[int] = []  # what the cache holds after it
 
     @property
     def nbytes(self) -> int:
@@ -76,22 +76,25 @@ class DraftModel:
 
     def draft(self, history: Sequence[int], width: int) -> Draft:
         self._forget_ahead()
-        width = min(width, self.longest, self._model.cache.capacity - self._observed)
+        width = min(width, self.longest, self._model.cache.capacity - len(self._text))
         if width < 1:
             return Draft()
-        if len(self._behind) > PASS_ROWS:
+        if len(self._behind) > PROMPT_ROWS:
             self._catch_up()
         chain = Chain(self._options.p_min)
-        run = [*self._behind, self._known(history[-1])]
+        cache, behind = self._model.cache, self._behind
+        run = [*behind, self._known(history[-1])]
         read: list[int] = []
-        with self._model.cache.trial() as trial:
+        with cache.trial() as trial:
             while run:
                 output = self._model(run)
                 read += run
                 token = chain.add(*self._best(output))
                 run = [] if token is None or len(chain) == width else [token]
-            trial.keep(len(read))
-        self._behind, self._ahead = [], read[len(self._behind) :]
+            certain = len(self._text) + 1
+            kept = len(read) if cache.reach(certain) == certain else len(behind) + 1
+            trial.keep(kept)
+        self._ahead = read[len(behind) : kept]
         return chain.draft()
 
     def observe(
@@ -102,26 +105,22 @@ class DraftModel:
                 del self._ahead[0]
             else:
                 self._forget_ahead()
-                self._behind.append(token)
-            self._observed += 1
+            self._text.append(token)
         if len(tokens) >= PROMPT_ROWS:
             self._catch_up()
 
     def truncate(self, length: int) -> None:
-        if length >= self._observed:
+        if length >= len(self._text):
             return
-        self._forget_ahead()
-        cached = self._model.cache.length
-        del self._behind[max(length - cached, 0) :]
-        self._model.cache.truncate(min(length, cached))
-        self._observed = length
+        self._ahead = []
+        del self._text[length:]
+        self._cut()
 
     def forget(self, start: int, stop: int) -> None:
         self._forget_ahead()
         cached = self._model.cache.length
         self._model.cache.forget(min(start, cached), min(stop, cached))
-        del self._behind[max(start - cached, 0) : max(stop - cached, 0)]
-        self._observed -= stop - start
+        del self._text[start:stop]
 
     @property
     def form(self) -> str:
@@ -136,8 +135,7 @@ class DraftModel:
         cache = self._model.cache
         cached = min(len(tokens), cache.capacity)
         cache.fill(saved, cached)
-        self._ahead, self._behind = [], [self._known(token) for token in tokens[cached:]]
-        self._observed = len(tokens)
+        self._ahead, self._text = [], [self._known(token) for token in tokens]
 
     def _best(self, output: Output) -> tuple[Floats, Ids]:
         """The largest of the only row's logits, and their ids."""
@@ -146,17 +144,26 @@ class DraftModel:
             return largest(output.logits[0, : self._vocabulary], self._looked_at)
         return found.values[0], found.ids[0]
 
+    @property
+    def _behind(self) -> list[int]:
+        """The end of the observed text, which the cache lacks."""
+        return self._text[self._model.cache.length :]
+
     def _forget_ahead(self) -> None:
         if self._ahead:
             self._ahead = []
-            self._model.cache.truncate(self._observed)
+            self._cut()
+
+    def _cut(self) -> None:
+        """The cache holds nothing but a beginning of the text, as long as it can be cut back to."""
+        cache = self._model.cache
+        cache.truncate(cache.reach(len(self._text)))
 
     def _catch_up(self) -> None:
         """Read what was observed, as far as there is room for it."""
         cache = self._model.cache
         while rows := min(len(self._behind), cache.capacity - cache.length, PASS_ROWS):
             self._model(self._behind[:rows], logits=0)
-            del self._behind[:rows]
 
     def _known(self, token: int) -> int:
         """The token, or the last one that the model has for one that it lacks."""
