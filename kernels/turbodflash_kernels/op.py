@@ -45,6 +45,18 @@ class Gated:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Experts:
+    """A matrix of each expert, one below the other.
+
+    weight: a device's packed matrix [experts * rows, cols].
+    scale: f32[experts], a device's array: the results of an expert are multiplied by it.
+    """
+
+    weight: Any
+    scale: Array | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Rope:
     """Rotation of pairs of elements by angle = position * inv_freq.
 

@@ -17,6 +17,7 @@ from turbodflash_kernels.attend import ref as attend
 from turbodflash_kernels.cases import Case, Values
 from turbodflash_kernels.device import Device, open_device
 from turbodflash_kernels.linear import ref as linear
+from turbodflash_kernels.moe import ref as moe
 from turbodflash_kernels.op import Part
 
 PRESENT = ["reference", "cpu"]
@@ -80,9 +81,11 @@ def yardstick(name: str, case: Case) -> Device:
 
 
 class RoundedActivations(ReferenceDevice):
-    """float32, with the activations of `linear` rounded to 8 bits per 32."""
+    """float32, with the activations of `linear` and `moe` rounded to 8 bits per 32."""
 
     def bind(self, op: str, /, **static: Any) -> Callable[..., Any]:
+        if op == "moe":
+            return moe.bind(self, **static, rounded=lambda a, weight: round_to_8_bits(a))
         if op != "linear":
             return super().bind(op, **static)
         weight, prologue, bias = static["weight"], static["prologue"], static["bias"]
@@ -97,8 +100,8 @@ class RoundedActivations(ReferenceDevice):
 
 class HalfPrecision(ReferenceDevice):
     """float32, but what a tensor core multiplies is rounded to float16: weights and activations of
-    `linear`, unless all weights are float32; queries and keys, weights and values of `attend`,
-    unless keys or values are stored as float32."""
+    `linear` and `moe`, unless all weights are float32; queries and keys, weights and values of
+    `attend`, unless keys or values are stored as float32."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -120,6 +123,8 @@ class HalfPrecision(ReferenceDevice):
             sides = (static["kv"].format_k, static["kv"].format_v)
             rounded = [side.type.name != "f32" for side in sides]
             return attend.bind(self, **static, look=partial(look_in_half, *rounded))
+        if op == "moe":
+            return moe.bind(self, **static, rounded=self._rounded)
         bound = super().bind(op, **static)
         if op != "linear" or not any(static["weight"] is weight for weight in self.rounded):
             return bound
@@ -129,6 +134,9 @@ class HalfPrecision(ReferenceDevice):
             return linear.product(in_half(linear.activations(x, prologue)), weight, bias, residual)
 
         return rounded
+
+    def _rounded(self, a: NDArray[Any], weight: ReferenceWeight) -> NDArray[Any]:
+        return in_half(a) if any(weight is each for each in self.rounded) else a
 
 
 def look_in_half(
@@ -154,6 +162,8 @@ def in_half(x: NDArray[Any]) -> NDArray[Any]:
 
 
 def round_to_8_bits(x: NDArray[Any]) -> NDArray[Any]:
+    if x.shape[1] % 32:  # no quantised matrix has such rows
+        return x
     blocks = x.reshape(len(x), -1, 32)
     unit = np.abs(blocks).max(axis=-1, keepdims=True) / 127
     return (np.rint(blocks / np.where(unit == 0, 1, unit)) * unit).reshape(x.shape)
