@@ -10,6 +10,8 @@ from turbodflash_kernels.planar import Format, Planar
 
 Array: TypeAlias = Any  # a handle that a device made: it has .shape and rows can be sliced
 
+Activation: TypeAlias = Literal["sigmoid", "silu", "gelu"]  # gelu is the tanh form
+
 
 @dataclass(frozen=True, slots=True)
 class Part:

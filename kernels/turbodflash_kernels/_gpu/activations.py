@@ -13,6 +13,7 @@ import torch
 import triton
 import triton.language as tl
 
+from turbodflash_kernels._gpu.curves import activated
 from turbodflash_kernels.op import Gated, Prologue, RmsNorm
 
 if TYPE_CHECKING:
@@ -25,11 +26,7 @@ def _activated(x, at, gap, ACTIVATION: tl.constexpr, inside):
     value = tl.load(x + at, mask=inside, other=0.0)
     if ACTIVATION == "":
         return value
-    up = tl.load(x + gap + at, mask=inside, other=0.0)
-    if ACTIVATION == "silu":
-        return value * tl.sigmoid(value) * up
-    inner = 0.7978845608028654 * value * (1 + 0.044715 * value * value)  # sqrt(2 / pi)
-    return value * tl.sigmoid(2 * inner) * up  # (1 + tanh(z)) / 2 = sigmoid(2 z)
+    return activated(value, ACTIVATION) * tl.load(x + gap + at, mask=inside, other=0.0)
 
 
 @triton.jit

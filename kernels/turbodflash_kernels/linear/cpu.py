@@ -11,14 +11,13 @@ import numpy as np
 
 from turbodflash_kernels._cpu import activations, dense_tiles, layout, tiles
 from turbodflash_kernels._cpu.activations import quantise_blocks
+from turbodflash_kernels._cpu.curve_kernels import ACTIVATIONS
 from turbodflash_kernels._cpu.norm_kernels import inverse_rms
 from turbodflash_kernels._cpu.simd import (
     load_f32,
     load_i64,
     store_f32,
     store_i64,
-    vexp,
-    vfma,
     vload,
     vload_partial,
     vsplat,
@@ -31,19 +30,6 @@ inline = numba.njit(error_model="numpy", forceinline=True)
 filled = inline(layout.filled)
 CUT_TILE_BYTES = 256  # of scratch: four rows of a tile
 AHEAD = 1536  # one or two rows wait for memory: ask for weights well before they are needed
-
-
-@inline
-def silu(x):
-    return x / (vsplat(np.float32(1.0)) + vexp(vsplat(np.float32(0.0)) - x))
-
-
-@inline
-def gelu(x):
-    """The tanh form: x * sigmoid(2 u), u = sqrt(2 / pi) (x + 0.044715 x^3)."""
-    cubed = x * x * x
-    u = vfma(vsplat(np.float32(0.044715)), cubed, x) * vsplat(np.float32(1.5957691216057308))
-    return x / (vsplat(np.float32(1.0)) + vexp(vsplat(np.float32(0.0)) - u))
 
 
 @inline
@@ -63,7 +49,7 @@ def prepare(prologue: str, quantised: bool):
            out, out_stride                        (not quantised)
     """
     normed, gated = prologue == "norm", prologue in ("silu", "gelu")
-    activate = gelu if prologue == "gelu" else silu
+    activate = ACTIVATIONS[prologue if gated else "silu"]
 
     @inline
     def value(x, i, k, norm, factor):
