@@ -10,9 +10,10 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from turbodflash_kernels._reference_kv import Coded, ReferenceKV, Unrounded
+from turbodflash_kernels._reference_state import ReferenceState
 from turbodflash_kernels.device import Device
 from turbodflash_kernels.kv import HeadFormat
-from turbodflash_kernels.op import Part
+from turbodflash_kernels.op import DeltaShape, Part
 from turbodflash_kernels.planar import Format, dequantize
 
 T = TypeVar("T")
@@ -86,6 +87,9 @@ class ReferenceDevice(Device):
         kind = Unrounded if self.precision is np.float64 else Coded
         rest = (positions, kv_heads, self.poison)
         return ReferenceKV(kind.empty(format_k, *rest), kind.empty(format_v, *rest))
+
+    def new_state(self, shape: DeltaShape, counts: NDArray[Any], room: int) -> ReferenceState:
+        return ReferenceState.empty(self, shape, counts, room)
 
     def capture(self, step: Callable[[], T], threads: int = 0, rows: int = 1) -> Callable[[], T]:
         return step

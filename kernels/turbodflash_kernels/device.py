@@ -14,7 +14,7 @@ from numpy.typing import DTypeLike, NDArray
 from turbodflash_kernels.cards import PACKAGES, check_card, interpreting, not_installed
 from turbodflash_kernels.errors import NoDevice, NoKernel
 from turbodflash_kernels.kv import HeadFormat, head_formats
-from turbodflash_kernels.op import Array, Part
+from turbodflash_kernels.op import Array, DeltaShape, Part
 from turbodflash_kernels.planar import Format
 
 T = TypeVar("T")
@@ -68,6 +68,60 @@ class KV(Protocol):
 
         sources: ascending, with sources[i] >= to + i; else ValueError.
         """
+        ...
+
+
+SETTLED, CARRIED, TRIAL, ROUND = range(4)
+"""What the counts of recurrent states say, i32[4]; the op `delta_net` tells what they mean."""
+
+
+class State(Protocol):
+    """What one recurrent layer remembers: of all tokens as much as of one.
+
+    memory: what `delta_net` has taken in. Rows of a trial wait beside it, as pending rows
+    [room, shape.pending], until it is known whether they count. All of this happens after all work
+    that was recorded before.
+    """
+
+    @property
+    def shape(self) -> DeltaShape: ...
+    @property
+    def room(self) -> int: ...
+    @property
+    def nbytes(self) -> int: ...
+
+    def clear(self) -> None:
+        """No token was seen."""
+        ...
+
+    def read(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """The memory: window [taps - 1, channels], the last rows before they were convolved, and
+        S [value_heads, head_dim of keys, head_dim of values].
+        """
+        ...
+
+    def put(self, window: NDArray[np.float32], s: NDArray[np.float32]) -> None:
+        """The memory becomes what `read` had given."""
+        ...
+
+    def pending(self, count: int) -> NDArray[np.float32]:
+        """The first pending rows [count, shape.pending]."""
+        ...
+
+    def put_pending(self, rows: NDArray[np.float32]) -> None:
+        """The first pending rows become these."""
+        ...
+
+    def gather(self, rows: Sequence[int]) -> None:
+        """Pending rows 0, 1, ... become what these ones held; rows: ascending."""
+        ...
+
+    def save(self) -> Any:
+        """A copy of the memory on this device, for `restore`."""
+        ...
+
+    def restore(self, saved: Any) -> None:
+        """The memory becomes what it was when it was saved."""
         ...
 
 
@@ -180,6 +234,14 @@ class Device(ABC):
         self, format_k: HeadFormat, format_v: HeadFormat, positions: int, kv_heads: int
     ) -> KV:
         """As `kv`, of heads stored in these formats; a slot that was not written holds anything."""
+
+    def new_state(self, shape: DeltaShape, counts: Array, room: int) -> State:
+        """The memory of one recurrent layer, which has seen no token.
+
+        counts: i32[4] on this device, which all layers of a model share (see `delta_net`).
+        room: pending rows there is room for. Raises NoKernel.
+        """
+        raise NoKernel(f"the {self.name} device has no recurrent layers")
 
     def bind(self, op: str, /, **static: Any) -> Callable[..., Any]:
         """The op with everything that does not change from call to call settled.

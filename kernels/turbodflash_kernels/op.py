@@ -74,4 +74,44 @@ class Rope:
     magnitude: float = 1.0
 
 
+@dataclass(frozen=True, slots=True)
+class DeltaShape:
+    """Sizes of a gated delta net.
+
+    Value head j works with key head j % key_heads. head_dim: of keys and of values. taps: of the
+    convolution.
+    """
+
+    key_heads: int
+    value_heads: int
+    head_dim: int
+    taps: int
+
+    @property
+    def channels(self) -> int:
+        """What is convolved: queries, keys, values."""
+        return (2 * self.key_heads + self.value_heads) * self.head_dim
+
+    @property
+    def inner(self) -> int:
+        """Width of the result."""
+        return self.value_heads * self.head_dim
+
+    @property
+    def pending(self) -> int:
+        """Numbers of a row that memory depends on."""
+        return self.channels + 2 * self.value_heads
+
+    @property
+    def width(self) -> int:
+        """Numbers of a row that the op is given."""
+        return self.pending + self.inner
+
+    @property
+    def nbytes(self) -> int:
+        """Of the memory, float32."""
+        window = (self.taps - 1) * self.channels
+        return 4 * (window + self.value_heads * self.head_dim**2)
+
+
 Prologue: TypeAlias = "RmsNorm | Gated | None"
