@@ -108,7 +108,12 @@ def test_a_person_overrides_the_file() -> None:
 @pytest.mark.parametrize(
     ("keys", "message"),
     [
-        ({"llama__expert_count": 8}, "mixture of 8 experts, which is not supported yet"),
+        ({"llama__expert_count": 8}, "no metadata key 'llama.expert_used_count'"),
+        ({"llama__expert_count": 4097}, "'llama.expert_count' is 4,097, expected 1 to 4,096"),
+        (
+            {"llama__expert_count": 8, "llama__expert_used_count": 9},
+            "'llama.expert_used_count' is 9, expected 1 to 8",
+        ),
         ({"llama__block_count": 0}, "'llama.block_count' is 0, expected 1 to 4,096"),
         ({"llama__block_count": 2**31}, "expected 1 to 4,096"),
         ({"llama__block_count": "two"}, "'llama.block_count' is 'two'"),
@@ -137,7 +142,7 @@ def test_sizes_may_differ_by_layer() -> None:
         RopeOverrides(),
     )
     assert [shape.kv_heads for shape in config.attention] == [2, 3, 6, 1]
-    assert [shape.hidden for shape in config.mlp] == [160, 96, 160, 32]
+    assert [shape.hidden for shape in config.ffn] == [160, 96, 160, 32]
     assert [shape.kv_heads for shape in config.kv_shapes] == [2, 3, 6, 1]
     assert {(shape.key_dim, shape.value_dim) for shape in config.kv_shapes} == {(16, 16)}
     assert [shape.group for shape in config.kv_shapes] == [3, 2, 1, 6]

@@ -15,6 +15,11 @@ class MlpShape(NamedTuple):
     width: int
     hidden: int
 
+    @property
+    def scratch_values(self) -> int:
+        """Numbers alive at once for each row of a pass, beside the residual stream."""
+        return 2 * self.hidden
+
 
 def mlp_layout(prefix: str, shape: MlpShape) -> Layout:
     width, hidden = shape.width, shape.hidden

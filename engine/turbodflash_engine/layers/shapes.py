@@ -5,9 +5,11 @@ from __future__ import annotations
 from turbodflash_engine.errors import BadModel
 from turbodflash_engine.layers.attention import AttentionShape
 from turbodflash_engine.layers.mlp import MlpShape
+from turbodflash_engine.layers.moe import MoeShape
 from turbodflash_engine.metadata import Metadata
 
 MOST_LAYERS = 4096  # a count beyond it is a damaged file
+MOST_EXPERTS = 4096
 
 
 def positive(meta: Metadata, key: str, most: int = 2**31 - 1) -> int:
@@ -56,6 +58,38 @@ def mlp_shapes(meta: Metadata, width: int, layers: int) -> tuple[MlpShape, ...]:
     key = "feed_forward_length"
     sizes = meta.need_per_layer(key, int, layers)
     return tuple(MlpShape(width, within(meta, key, size)) for size in sizes)
+
+
+def moe_shapes(
+    meta: Metadata, width: int, layers: int, *, shared: bool = False, split: bool = True
+) -> tuple[MoeShape, ...]:
+    """One a layer; raises BadModel.
+
+    shared: beside the others there is an expert that all rows use.
+    split: where experts have no length of their own, those that a row uses have the feed-forward
+    length together; else each of them has all of it.
+    """
+    experts = positive(meta, "expert_count", MOST_EXPERTS)
+    all_used = meta.need_per_layer("expert_used_count", int, layers)
+    key, shared_key = "expert_feed_forward_length", "expert_shared_feed_forward_length"
+    hidden = meta.get_per_layer(key, 0, layers)
+    if not all(hidden):
+        whole = meta.need_per_layer("feed_forward_length", int, layers)
+        hidden = [
+            length // max(used, 1) if split else length
+            for length, used in zip(whole, all_used, strict=True)
+        ]
+    beside = positive(meta, shared_key) if shared else 0
+    return tuple(
+        MoeShape(
+            width,
+            experts,
+            within(meta, "expert_used_count", used, experts),
+            within(meta, key, length),
+            beside,
+        )
+        for used, length in zip(all_used, hidden, strict=True)
+    )
 
 
 def _head_dim(meta: Metadata, width: int, heads: int) -> int:

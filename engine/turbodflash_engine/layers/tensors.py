@@ -95,9 +95,11 @@ class Tensors:
         """Raises BadModel unless the file holds what the layout wants, and nothing beyond it."""
         expected = layout.required | layout.optional | layout.ids
         names = self._infos.keys()
-        self._none({name for name in names if name.endswith(".scale")}, "rescales", RESCALED)
+        unknown = names - expected.keys()
+        scales = {name for name in unknown if name.endswith(".scale")}
+        self._none(scales, "rescales", RESCALED)
         self._none(layout.required.keys() - names, "has no tensor", INCOMPLETE)
-        self._none(names - expected.keys(), "has more than this architecture uses:", IGNORED)
+        self._none(unknown, "has more than this architecture uses:", IGNORED)
         for name in sorted(names):
             self._check_type(self._infos[name], ids=name in layout.ids)
             self._check_shape(self._infos[name], expected[name])

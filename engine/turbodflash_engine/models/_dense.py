@@ -1,17 +1,23 @@
-"""What dense models share: attention and a gated feed-forward part in every layer."""
+"""What plain decoders share: attention and a feed-forward part, or experts, in every layer."""
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Callable, Container
 from functools import partial
 from typing import Literal, NamedTuple
 
 from turbodflash_engine.cache import Cache, DenseLayer, KVShape
-from turbodflash_engine.errors import BadModel
 from turbodflash_engine.layers.attention import Attention, AttentionShape, Places, attention_layout
 from turbodflash_engine.layers.mlp import Mlp, MlpShape, mlp_layout
+from turbodflash_engine.layers.moe import Moe, MoeShape, moe_layout
 from turbodflash_engine.layers.rope import RopeConfig, RopeOverrides
-from turbodflash_engine.layers.shapes import MOST_LAYERS, attention_shapes, mlp_shapes, positive
+from turbodflash_engine.layers.shapes import (
+    MOST_LAYERS,
+    attention_shapes,
+    mlp_shapes,
+    moe_shapes,
+    positive,
+)
 from turbodflash_engine.layers.steps import AS_THE_DEVICE, Threads
 from turbodflash_engine.layers.tensors import Layout, Tensors
 from turbodflash_engine.metadata import Metadata
@@ -32,11 +38,13 @@ class Traits(NamedTuple):
 
     pairs: the elements that rotate together (see `Rope`). qk_norms: queries and keys are normed,
     head by head, before they are rotated. divisors: a file may bring divisors of frequencies.
+    experts: "may" be there in place of feed-forward parts, "must" be there, or are never.
     """
 
     pairs: Literal["norm", "neox"]
     qk_norms: bool = False
     divisors: bool = False
+    experts: Literal["", "may", "must"] = ""
 
 
 def dense(traits: Traits) -> Architecture:
@@ -45,7 +53,7 @@ def dense(traits: Traits) -> Architecture:
 
 
 class DenseConfig(NamedTuple):
-    """attention, mlp: one shape a layer. context: positions the model was trained on."""
+    """attention, ffn: one shape a layer. context: positions the model was trained on."""
 
     traits: Traits
     width: int
@@ -53,7 +61,7 @@ class DenseConfig(NamedTuple):
     context: int
     eps: float
     attention: tuple[AttentionShape, ...]
-    mlp: tuple[MlpShape, ...]
+    ffn: tuple[MlpShape | MoeShape, ...]
     rope: RopeConfig
 
     @classmethod
@@ -61,7 +69,6 @@ class DenseConfig(NamedTuple):
         meta = metadata.for_architecture()
         layers = positive(meta, "block_count", MOST_LAYERS)
         width = positive(meta, "embedding_length")
-        _refuse_experts(meta)
         return cls(
             traits=traits,
             width=width,
@@ -69,7 +76,7 @@ class DenseConfig(NamedTuple):
             context=positive(meta, "context_length"),
             eps=meta.need("attention.layer_norm_rms_epsilon", float),
             attention=attention_shapes(meta, width, layers, qk_norms=traits.qk_norms),
-            mlp=mlp_shapes(meta, width, layers),
+            ffn=_ffn_shapes(traits, meta, width, layers),
             rope=RopeConfig.read(meta, overrides),
         )
 
@@ -88,8 +95,8 @@ class DenseConfig(NamedTuple):
     @property
     def scratch_values(self) -> int:
         return max(
-            3 * self.width + 2 * sum(attention.qkv.values()) + 2 * mlp.hidden
-            for attention, mlp in zip(self.attention, self.mlp, strict=True)
+            3 * self.width + 2 * sum(attention.qkv.values()) + ffn.scratch_values
+            for attention, ffn in zip(self.attention, self.ffn, strict=True)
         )
 
     @property
@@ -101,9 +108,14 @@ def layout(config: DenseConfig, present: Container[str]) -> Layout:
     wanted = trunk_layout(config)
     if config.traits.divisors:
         wanted.add(config.rope.divisors_layout(config.head_dim))
-    for index, (attention, mlp) in enumerate(zip(config.attention, config.mlp, strict=True)):
-        wanted.add(attention_layout(f"blk.{index}.", attention, present))
-        wanted.add(mlp_layout(f"blk.{index}.", mlp))
+    for index, (attention, ffn) in enumerate(zip(config.attention, config.ffn, strict=True)):
+        prefix = f"blk.{index}."
+        wanted.add(attention_layout(prefix, attention, present))
+        wanted.add(
+            moe_layout(prefix, ffn, present)
+            if isinstance(ffn, MoeShape)
+            else mlp_layout(prefix, ffn)
+        )
     return wanted
 
 
@@ -137,10 +149,10 @@ def _block(
 ) -> Block:
     prefix, shape = f"blk.{index}.", config.attention[index]
     attention = Attention(device, tensors, prefix, shape, eps=config.eps, rope=rope, memory=memory)
-    mlp = Mlp(device, tensors, prefix, config.mlp[index], eps=config.eps, activation="silu")
+    ffn = _ffn(device, tensors, prefix, config.ffn[index], config.eps)
 
     def block(x: Array, places: Places, last: int) -> Array:
-        return mlp(attention(x, places, last))
+        return ffn(attention(x, places, last))
 
     return block
 
@@ -151,10 +163,17 @@ def _rope(config: DenseConfig, tensors: Tensors, positions: int) -> Rope:
     return rope.rope(traits.pairs, config.head_dim, divisors)
 
 
-def _refuse_experts(meta: Metadata) -> None:
-    experts = meta.get("expert_count", 0)
-    if experts:
-        raise BadModel(
-            f"'{meta.source}' is a mixture of {experts} experts, which is not supported yet",
-            hint="use a dense model of this family",
-        )
+def _ffn_shapes(
+    traits: Traits, meta: Metadata, width: int, layers: int
+) -> tuple[MlpShape | MoeShape, ...]:
+    if traits.experts == "must" or (traits.experts and meta.get("expert_count", 0)):
+        return moe_shapes(meta, width, layers, split=traits.experts == "must")
+    return mlp_shapes(meta, width, layers)
+
+
+def _ffn(
+    device: Device, tensors: Tensors, prefix: str, shape: MlpShape | MoeShape, eps: float
+) -> Callable[[Array], Array]:
+    if isinstance(shape, MoeShape):
+        return Moe(device, tensors, prefix, shape, eps=eps, activation="silu")
+    return Mlp(device, tensors, prefix, shape, eps=eps, activation="silu")
