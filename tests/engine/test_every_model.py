@@ -102,8 +102,9 @@ def test_a_cut_cache_continues_as_if_it_had_never_been_longer(name: str, device:
     model = tiny(name, open_device(device))
     model(tokens[:50])
     expected = model(tokens[50:60]).logits.copy()
-    model.cache.truncate(17)
-    model(tokens[17:50])
+    reached = model.cache.reach(17)
+    model.cache.truncate(reached)
+    model(tokens[reached:50])
     np.testing.assert_array_equal(model(tokens[50:60]).logits, expected)
 
 
@@ -140,6 +141,7 @@ def test_every_tensor_is_needed(name: str) -> None:
     metadata, tensors = tensors_of(name)
     device = open_device("reference")
     optional = {"output.weight", "rope_freqs.weight"}
+    optional |= {key for key in tensors if key.endswith(".bias")}
     for missing in tensors.keys() - optional:
         rest = {key: info for key, info in tensors.items() if key != missing}
         with pytest.raises(BadModel, match=f"has no tensor '{missing}'"):

@@ -25,8 +25,8 @@ from turbodflash_kernels.cards import FoundCard
 from turbodflash_kernels.device import Device, open_device
 from turbodflash_kernels.errors import NoDevice, NoKernel, NoRoom
 
-LAYERS = {"llama": 4, "qwen3": 6}  # of the tiny models
 MODELS = plugins.names("models")
+LAYERS = {name: len(golden(name)["layer_inputs"]) for name in MODELS}
 TREE = [-1, 0, 0, 1, 1, 2]
 SPLITS = [(name, on_card) for name in MODELS for on_card in range(LAYERS[name] + 2)]
 
