@@ -59,7 +59,7 @@ class Case:
         shape = (self.kv_heads, self.head_dim, self.head_dim)
         types = (self.format, self.values or self.format)
         kv = device.kv(*types, self.start + self.shift + 128, *shape, rotate=self.rotate)
-        norms = {f"{name}_norm": self._norm(device, seed) for seed, name in enumerate("qk")}
+        norms = {f"{name}_norm": self._norm(device, seed) for seed, name in enumerate("qkv")}
         rope_store = device.bind(
             "rope_store",
             kv=kv,
@@ -86,7 +86,7 @@ class Case:
         return device.upload(wide)[:, 48 : 48 + values.shape[1]]
 
     def _norm(self, device: Device, seed: int) -> RmsNorm | None:
-        if "qk"[seed] not in self.normed:
+        if "qkv"[seed] not in self.normed:
             return None
         return RmsNorm(device.upload(normal(1, self.head_dim, seed)[0]), 1e-6)
 
@@ -109,7 +109,8 @@ CASES = [
     *(Case(rows, 130, 6, 2, 64, "neox", normed="qk") for rows in (1, 5, 17)),
     *(Case(5, 60, 4, 2, dim, "neox", normed="qk", format="f32") for dim in (40, 80, 128)),
     *(Case(3, 60, 6, 2, 64, rope, 32, normed="qk") for rope in KINDS),
-    *(Case(3, 60, 6, 2, 64, normed=which) for which in "qk"),
+    *(Case(3, 60, 6, 2, 64, normed=which) for which in "qkv"),
+    *(Case(rows, 60, 4, 2, 80, "neox", normed="qkv", format="f32") for rows in (1, 17)),
     *(Case(rows, 120, 0, 2, 64, "neox", normed="k", sliced=True) for rows in (1, 8, 40)),
     *(Case(rows, 120, 0, 3, 32, format="f32") for rows in (1, 8)),
     *(Case(rows, 200, 6, 2, 64, sliced=True, shift=9) for rows in (1, 3, 17)),
@@ -126,6 +127,7 @@ TYPE_CASES = [
     *(Case(17, 60, 6, 2, 64, format=type) for type in TYPES if type not in ("f16", "f32")),
     *(Case(3, 60, 4, 2, dim, format="q4_0", rotate=True) for dim in (64, 128, 192, 576)),
     Case(5, 200, 6, 2, 64, "neox", 32, "turbo4", "q8_0", True, 1.2, "qk", 9, True),
+    Case(5, 200, 4, 2, 64, format="q8_0", values="q4_0", rotate=True, normed="v"),
 ]
 
 QUICK = [*CASES, *TYPE_CASES]
@@ -133,6 +135,7 @@ QUICK = [*CASES, *TYPE_CASES]
 
 AHEAD = [
     *(Case(rows, 0, 32, 8, 128, "neox", normed="qk") for rows in (1, 64)),
+    *(Case(rows, 0, 32, 4, 512, "neox", normed="qkv") for rows in (1, 64)),
     Case(1, 0, 32, 8, 128, "neox", format="q8_0", values="turbo4"),
     Case(1, 0, 9, 3, 64, "norm", format="q5_1", values="iq4_nl", rotate=True),
     Case(1, 0, 16, 2, 256, "neox", 64, format="q4_0", values="turbo3"),

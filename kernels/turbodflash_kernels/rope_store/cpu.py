@@ -44,7 +44,8 @@ inline = numba.njit(error_model="numpy")
 
 # words of `rotate`
 QKV, QKV_STRIDE, POSITIONS, N, HEADS, KV_HEADS, HEAD_DIM, N_ROT, ANGLES = range(0, 72, 8)
-Q, Q_STRIDE, KV, ROWS_PER_TASK, SLOTS, Q_NORM, Q_EPS, K_NORM, K_EPS, FINITE = range(72, 152, 8)
+Q, Q_STRIDE, KV, ROWS_PER_TASK, SLOTS = range(72, 112, 8)
+Q_NORM, Q_EPS, K_NORM, K_EPS, V_NORM, V_EPS, FINITE = range(112, 168, 8)
 
 
 def build(name, *spec):
@@ -163,6 +164,10 @@ def rotate(kind: str):
                 put_key(kv, key_row, tile, at % 16)
             for head in range(kv_heads):
                 value = values + 4 * head * head_dim
+                if load_i64(args + V_NORM) != 0:
+                    norm_head(value, load_i64(args + V_NORM), load_f32(args + V_EPS), head_dim,
+                              normed)  # fmt: skip
+                    value = normed
                 if finite or turn_v != 0 or width_v != head_dim:
                     copy_bytes(value, 4 * head_dim, head_at)
                     value = head_at

@@ -20,10 +20,12 @@ FEW_ROWS_AT_ONCE, ROWS_AT_ONCE = 1, 8
 
 @triton.jit(do_not_specialize=["n"])
 def turn_and_store(
-    x, stride, positions, slots, n, inv_freq, magnitude, q_norm, q_eps, k_norm, k_eps, q,
+    x, stride, positions, slots, n, inv_freq, magnitude, q_norm, q_eps, k_norm, k_eps,
+    v_norm, v_eps, q,
     k, k_beside, k_factors, most_k, v, v_beside, v_factors, most_v, room,
     HEADS: tl.constexpr, KV_HEADS: tl.constexpr, DIM: tl.constexpr, N_ROT: tl.constexpr,
-    ADJACENT: tl.constexpr, Q_NORM: tl.constexpr, K_NORM: tl.constexpr, FINITE: tl.constexpr,
+    ADJACENT: tl.constexpr, FINITE: tl.constexpr,
+    Q_NORM: tl.constexpr, K_NORM: tl.constexpr, V_NORM: tl.constexpr,
     K: tl.constexpr, K_DIM: tl.constexpr, K_ROTATION: tl.constexpr, K_TURNED: tl.constexpr,
     V: tl.constexpr, V_DIM: tl.constexpr, V_ROTATION: tl.constexpr, V_TURNED: tl.constexpr,
     K_BLOCK: tl.constexpr, V_BLOCK: tl.constexpr, ROWS: tl.constexpr,
@@ -53,6 +55,9 @@ def turn_and_store(
     else:
         column = tl.arange(0, V_BLOCK)[None, :]
         value = tl.load(of[:, None] + column, mask=inside[:, None] & (column < DIM), other=0.0)
+        if V_NORM:
+            factor = 1.0 / tl.sqrt_rn(tl.sum(value * value, 1) / DIM + v_eps)
+            value = value * factor[:, None] * tl.load(v_norm + column, mask=column < DIM, other=0.0)
         value = _turned(value, ROWS, V_BLOCK, V_ROTATION, V_TURNED, FINITE, most_v)
         v, v_beside, v_factors = of_head(
             v, v_beside, v_factors, head - HEADS - KV_HEADS, room, V, V_DIM, False
@@ -144,15 +149,17 @@ def bind(
     rope: Rope,
     q_norm: RmsNorm | None = None,
     k_norm: RmsNorm | None = None,
+    v_norm: RmsNorm | None = None,
     finite: bool = False,
 ) -> Callable[..., Array]:
     inv_freq = device.upload(np.asarray(rope.inv_freq, np.float32))
-    norms = (*_norm(q_norm, inv_freq), *_norm(k_norm, inv_freq))
+    norms = (*_norm(q_norm, inv_freq), *_norm(k_norm, inv_freq), *_norm(v_norm, inv_freq))
     memory = (*kv.k.written, kv.format_k.most, *kv.v.written, kv.format_v.most, kv.room)
     shape = {
         **{"HEADS": heads, "KV_HEADS": kv_heads, "DIM": head_dim, "N_ROT": rope.n_rot},
         **{"ADJACENT": rope.kind == "norm", "FINITE": finite},
         **{"Q_NORM": q_norm is not None, "K_NORM": k_norm is not None},
+        "V_NORM": v_norm is not None,
         **_stored("K", kv.k),
         **_stored("V", kv.v),
     }

@@ -32,6 +32,7 @@ def bind(
     rope: Rope,
     q_norm: RmsNorm | None = None,
     k_norm: RmsNorm | None = None,
+    v_norm: RmsNorm | None = None,
     finite: bool = False,
 ) -> Callable[..., Array]:
     angles = device.kernel("rope_store", "angles", rope.kind)
@@ -40,7 +41,8 @@ def bind(
     magnitude = float_word(rope.magnitude)
     half = rope.n_rot // 2
     same_angles = (rope.kind, inv_freq.tobytes(), magnitude)
-    norms = (*_norm_words(q_norm), *_norm_words(k_norm))
+    norms = (q_norm, k_norm, v_norm)
+    norm_words = [word for norm in norms for word in _norm_words(norm)]
 
     def angles_of(positions: Array) -> Array:
         n = len(positions)
@@ -56,7 +58,7 @@ def bind(
         key = ("angles", address(positions), n, same_angles)
         table = device.once(key, lambda: angles_of(positions))
         q = device.scratch((n, heads * kv.format_k.padded), np.float32)
-        device.keep(qkv, positions, where, kv, *(norm.weight for norm in (q_norm, k_norm) if norm))
+        device.keep(qkv, positions, where, kv, *(norm.weight for norm in norms if norm))
         per_task = ROWS_PER_TASK if n > MANY_ROWS else FEW_ROWS_PER_TASK
         device.record(
             rotate,
@@ -64,7 +66,7 @@ def bind(
             *(address(qkv), qkv.strides[0], address(positions), n),
             *(heads, kv_heads, head_dim, rope.n_rot, address(table)),
             *(address(q), q.strides[0], address(kv.words)),
-            *(per_task, address(where), *norms, finite),
+            *(per_task, address(where), *norm_words, finite),
             rows=n,
         )
         return q
