@@ -16,6 +16,8 @@ from turbodflash_kernels.planar import SUPER_BLOCK, Format, Planar
 Values = dict[str, NDArray[Any]]
 
 TABLE = (-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113)
+GRID = (8, 25, 43, 43, -8, -25, -43, -43)
+SMALL_TABLE = (0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12)
 
 FORMATS = {
     "4-affine": Format(bits=4, block=32, affine=True),
@@ -30,6 +32,10 @@ FORMATS = {
     "3-two-level-zero4": Format(bits=3, block=16, zero=4, two_level=True),
     "6-two-level-zero32": Format(bits=6, block=16, zero=32, two_level=True),
     "4-two-level-table": Format(bits=4, block=32, table=TABLE, two_level=True),
+    "2-two-level-zero1": Format(bits=2, block=32, zero=1, two_level=True),
+    "3-two-level-table": Format(bits=3, block=16, table=GRID, two_level=True, exponent=-3),
+    "4-table-16": Format(bits=4, block=16, table=SMALL_TABLE),
+    "4-table-powers": Format(bits=4, block=32, table=SMALL_TABLE, powers=True),
     "f32": Format(dense="f32"),
     "f16": Format(dense="f16"),
     "bf16": Format(dense="bf16"),
@@ -97,8 +103,11 @@ def _coded(fmt: Format, rows: int, cols: int, random: np.random.Generator) -> Pl
         if fmt.two_level:
             values = random.integers(1, 16 if fmt.nibbles else 64, blocks)
             setattr(planar, factor, (values if fmt.nibbles else signs * values).astype(np.int8))
-            high = random.uniform(0.5, 1.5, above) * spread / 32
+            high = random.uniform(0.5, 1.5, above) * spread / 32 / 2.0**fmt.exponent
             setattr(planar, f"super_{factor}", high.astype(np.float16))
+        elif fmt.powers:
+            near = round(np.log2(unit))
+            setattr(planar, factor, random.integers(near - 1, near + 2, blocks).astype(np.int8))
         else:
             low = signs * random.uniform(0.5, 1.5, blocks) * spread
             setattr(planar, factor, low.astype(np.float16))

@@ -2,6 +2,7 @@
 
 Quantised:  w = s * (code - zero) + m        with a table: w = s * (table[code] - zero) + m
 one-level:  s = scale[block],                    m = min[block]                  (f16)
+powers:     s = 2 ** scale[block]                                                (int8)
 two-level:  s = super_scale[256] * scale[block], m = super_min[256] * min[block] (f16 * int8)
 Symmetric formats have no m. All products are taken in float32, in the order written here, which
 makes `dequantize` bit-equal to the file format's own definition. Dense formats keep their values.
@@ -30,7 +31,9 @@ class Format:
     affine: a minimum per block is added.
     two_level: block scales are int8 factors of an f16 scale per 256 inputs.
     nibbles: those factors are 0..15, a scale and a minimum share a byte.
-    table: code -> value, for the non-linear types.
+    powers: block scales are int8 exponents of two; one-level and symmetric formats only.
+    exponent: all scales of a symmetric two-level format are times 2 ** exponent.
+    table: code -> value from -128 to 127, for the non-linear types; up to 2 ** bits values.
     dense: "f32", "f16" or "bf16" when the values are stored as they are, else "".
     """
 
@@ -40,6 +43,8 @@ class Format:
     affine: bool = False
     two_level: bool = False
     nibbles: bool = False
+    powers: bool = False
+    exponent: int = 0
     table: tuple[int, ...] = ()
     dense: str = ""
 
@@ -48,7 +53,9 @@ class Format:
         if self.dense:
             return {"f32": 4.0, "f16": 2.0, "bf16": 2.0}[self.dense]
         factors = 2 if self.affine else 1
-        per_block = (1 if self.two_level else 2) * factors / self.block / (1 + self.nibbles)
+        per_block = (
+            (1 if self.two_level or self.powers else 2) * factors / self.block / (1 + self.nibbles)
+        )
         per_super = 2 * factors / SUPER_BLOCK if self.two_level else 0.0
         return self.bits / 8 + per_block + per_super
 
@@ -58,7 +65,7 @@ class Planar:
     """Some rows of a matrix [rows, cols] in planar form, on the host.
 
     codes: uint8 [rows, cols], one code a byte; dense: float32, float16, or uint16 (bf16 bits).
-    scale, min: float16 [rows, cols / block], or int8 when two-level.
+    scale, min: float16 [rows, cols / block], or int8 when two-level or powers.
     super_scale, super_min: float16 [rows, cols / 256] when two-level.
     """
 
@@ -94,7 +101,10 @@ def _dense_values(values: Array) -> NDArray[np.float32]:
 
 
 def _factor(block: Array, above: Array | None, fmt: Format) -> NDArray[np.float32]:
+    if fmt.powers:
+        return np.ldexp(np.float32(1), block.astype(np.int32))
     factor = block.astype(np.float32)
     if above is None:
         return factor
-    return np.repeat(above.astype(np.float32), SUPER_BLOCK // fmt.block, axis=1) * factor
+    raised = np.ldexp(above.astype(np.float32), fmt.exponent)
+    return np.repeat(raised, SUPER_BLOCK // fmt.block, axis=1) * factor

@@ -45,7 +45,7 @@ def test_of_two_levels_only_the_product_of_scales_is_rounded(name):
     part, format = random_part(name, 33, 512, 1), FORMATS[name]
     planar = part.decode(0, 33)
     reach = max(map(abs, format.table)) if format.table else 2**format.bits
-    terms = reach * factor(planar.scale, planar.super_scale, format.block)
+    terms = reach * factor(planar.scale, planar.super_scale, format.block) * 2.0**format.exponent
     if format.affine:
         terms += factor(planar.min, planar.super_min, format.block)
     # half a step of float16 each
@@ -66,7 +66,8 @@ def test_every_code_comes_out_at_its_own_place(name):
     codes = (np.arange(rows * cols).reshape(rows, cols) * 37 >> 2).astype(np.uint8)
     codes &= np.uint8(2**format.bits - 1)
     blocks, above = (rows, cols // format.block), (rows, cols // 256)
-    planar = Planar(format, codes, np.ones(blocks, np.int8 if format.two_level else np.float16))
+    whole = format.two_level or format.powers
+    planar = Planar(format, codes, np.ones(blocks, np.int8 if whole else np.float16))
     if format.two_level:
         planar.super_scale = np.ones(above, np.float16)
     if format.affine:

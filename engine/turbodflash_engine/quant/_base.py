@@ -20,6 +20,9 @@ Bytes = NDArray[np.uint8]
 IQ4_TABLE = (-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113)
 """What the sixteen codes of the non-linear 4-bit types stand for."""
 
+E2M1_TABLE = (0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12)
+"""Twice the values of floats with two bits of exponent and one of mantissa."""
+
 
 class WeightType(NamedTuple):
     """A tensor type that can be computed with.

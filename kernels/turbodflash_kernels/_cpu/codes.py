@@ -66,7 +66,7 @@ def halves(builder: Builder, vector: ir.Value) -> list[ir.Value]:
 
 
 def _look_up(builder: Builder, isa: str, table: tuple[int, ...], codes: ir.Value) -> ir.Value:
-    values = [v + 128 for v in table]
+    values = [v + 128 for v in table] * (16 // len(table))
     if isa == "avx512_vnni":
         entries = ir.Constant(V_I8, values * 4)
         return call(builder, "llvm.x86.avx512.pshuf.b.512", V_I8, entries, codes)

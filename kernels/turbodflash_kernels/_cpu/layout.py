@@ -4,9 +4,9 @@ Sixteen output rows form a tile; a tile is one stream of blocks of 32 inputs. In
 holds the codes of inputs 4s..4s+3 of all sixteen rows: 64 codes, row-major. Codes are split into
 bit planes (6 bits: 4 + 2); a plane of p bits packs the eight steps into p vectors of 64 bytes,
 step s in vector s % p at bit p * (s // p). After the planes come the block's scales, then its
-minima, sixteen lanes each: f16, or int8 when two-level, or both as the nibbles of one byte. In
-two-level formats each super-block of 256 inputs starts with sixteen f16 scales (and minima). Dense
-formats: input by input, sixteen values.
+minima, sixteen lanes each: f16, or int8 when two-level or powers, or both as the nibbles of one
+byte. In two-level formats each super-block of 256 inputs starts with sixteen f16 scales (and
+minima). Dense formats: input by input, sixteen values.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def code_bytes(fmt: Format) -> int:
 
 def factor_bytes(fmt: Format) -> int:
     """Bytes of one set of sixteen block scales (or minima)."""
-    return TILE * (1 if fmt.two_level else 2)
+    return TILE * (1 if fmt.two_level or fmt.powers else 2)
 
 
 def factor_offset(fmt: Format, kind: int, part: int) -> int:

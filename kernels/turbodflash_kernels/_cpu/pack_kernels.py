@@ -29,6 +29,7 @@ def pack_quantised(fmt: Format):
     One task: all rows, of which the last tile may lack some; missing rows become zeros.
     """
     bits, two_level, affine = fmt.bits, fmt.two_level, fmt.affine
+    bytewide = two_level or fmt.powers
     parts = layout.BLOCK // fmt.block
     nibbles = fmt.nibbles
     scales_at, minima_at = layout.factor_offset(fmt, 0, 0), layout.factor_offset(fmt, 1, 0)
@@ -61,7 +62,7 @@ def pack_quantised(fmt: Format):
 
     @inline
     def put(at, lane, source, index):
-        if two_level:
+        if bytewide:
             store_i8(at + lane, load_u8(source + index))
         else:
             store_i16(at + 2 * lane, load_u16(source + 2 * index))

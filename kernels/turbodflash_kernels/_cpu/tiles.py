@@ -176,7 +176,8 @@ def each_block(
     def super_block(i: ir.Value) -> None:
         base = offset(builder, weights, i, header + per_super * size)
         above = tuple(
-            half_lanes(builder, plus(builder, base, 32 * j)) for j in range(2 if fmt.affine else 1)
+            _raised(builder, fmt, half_lanes(builder, plus(builder, base, 32 * j)))
+            for j in range(2 if fmt.affine else 1)
         )
         first = builder.mul(i, I64(per_super))
 
@@ -191,6 +192,12 @@ def each_block(
 
 def half_lanes(builder: Builder, address: ir.Value) -> ir.Value:
     return builder.fpext(load(builder, address, ir.VectorType(F16, 16)), V_F32)
+
+
+def _raised(builder: Builder, fmt: Format, lanes: ir.Value) -> ir.Value:
+    if not fmt.exponent:
+        return lanes
+    return builder.fmul(lanes, constant_splat(2.0**fmt.exponent, V_F32))
 
 
 def _factors(
@@ -210,13 +217,26 @@ def _factor(
 ) -> ir.Value:
     """Sixteen block scales or minima as float32."""
     at = plus(builder, address, layout.factor_offset(fmt, kind, part))
-    if not above:
+    if not above and not fmt.powers:
         return half_lanes(builder, at)
     lanes = builder.sext(load(builder, at, ir.VectorType(I8, 16)), V_I32)
+    if fmt.powers:
+        return _powers_of_two(builder, lanes)
     if fmt.nibbles:
         lanes = builder.lshr(lanes, constant_splat(4 * kind, V_I32))
         lanes = builder.and_(lanes, constant_splat(15, V_I32))
     return builder.fmul(above[kind], builder.sitofp(lanes, V_F32))
+
+
+def _powers_of_two(builder: Builder, exponents: ir.Value) -> ir.Value:
+    """2 ** exponent as float32, for -128 to 127; the lowest two are subnormal."""
+    raised = builder.add(exponents, constant_splat(127, V_I32))
+    normal = builder.shl(raised, constant_splat(23, V_I32))
+    small = builder.shl(
+        constant_splat(1 << 21, V_I32), builder.add(raised, constant_splat(1, V_I32))
+    )
+    is_small = builder.icmp_signed("<", raised, constant_splat(1, V_I32))
+    return builder.bitcast(builder.select(is_small, small, normal), V_F32)
 
 
 @dataclass(slots=True)

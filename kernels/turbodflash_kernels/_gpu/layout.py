@@ -1,8 +1,9 @@
 """How matrices lie in a GPU's memory, and how they come to lie so.
 
 Quantised rows are cut into sub-tiles of 32 rows times as many inputs as sixteen 32-bit words hold
-the codes of: 64 of 8 bits, 128 of 4, 5 or 6, 256 of 2 or 3. A sub-tile is one stream of 2 KB, its
-rows one after the other; the sub-tiles of 32 rows follow each other along the inputs. Inside:
+the codes of: 64 of 8 bits, 128 of 4, 5 or 6, 256 of 2 or 3; codes of a table take 4 bits. A
+sub-tile is one stream of 2 KB, its rows one after the other; the sub-tiles of 32 rows follow each
+other along the inputs. Inside:
 
 - A half word (16 bits) holds one code of each *plane*, plane p at bit p * base; a plane is 32
   inputs in a row, word j holds their numbers 2j (lower half) and 2j + 1 (upper half). The base is
@@ -62,10 +63,11 @@ class Coding(NamedTuple):
 
 
 def coding(format: Format) -> Coding:
-    base = 8 if format.bits == 8 else 2 if format.bits < 4 else 4
+    bits = 4 if format.table else format.bits
+    base = 8 if bits == 8 else 2 if bits < 4 else 4
     inputs = 16 // base * PLANE
     numbers = inputs // format.block * (2 if format.affine else 1)
-    return Coding(inputs, numbers // 2, (format.bits - base) * HIGH_INPUTS // (8 * WORDS))
+    return Coding(inputs, numbers // 2, (bits - base) * HIGH_INPUTS // (8 * WORDS))
 
 
 def bytes_per_weight(format: Format) -> float:
@@ -84,7 +86,7 @@ def padded_cols(format: Format, cols: int) -> int:
 
 def table_words(format: Format) -> tuple[int, ...]:
     """The sixteen values plus 128, as the bytes of four int32 words; empty without a table."""
-    values = np.array(format.table, np.int16) + 128
+    values = np.resize(np.array(format.table, np.int16) + 128, 16 if format.table else 0)
     return tuple(values.astype(np.uint8).view(np.int32).tolist())
 
 
@@ -191,10 +193,19 @@ def _factor(
     block: np.ndarray, above: np.ndarray | None, format: Format, place: torch.device
 ) -> torch.Tensor:
     factor = _sent(block, place).float()
+    if format.powers:
+        return _powers_of_two(factor.int())
     if above is None:
         return factor
-    repeats = SUPER_BLOCK // format.block
-    return factor * _sent(above, place).float().repeat_interleave(repeats, dim=1)
+    raised = _sent(above, place).float() * 2.0**format.exponent
+    return factor * raised.repeat_interleave(SUPER_BLOCK // format.block, dim=1)
+
+
+def _powers_of_two(exponents: torch.Tensor) -> torch.Tensor:
+    """2 ** exponent as float32, for -128 to 127; as two factors, for the lowest are subnormal."""
+    half = exponents >> 1
+    first, second = (((part + 127) << 23).view(torch.float32) for part in (half, exponents - half))
+    return first * second
 
 
 def _words(codes: torch.Tensor, format: Format) -> tuple[torch.Tensor, torch.Tensor | None]:

@@ -70,6 +70,9 @@ def rows_quantised(fmt: Format):
     per_super = SUPER_BLOCK // layout.BLOCK
     table = np.array(fmt.table or (0,), np.float32)
     has_table = bool(fmt.table)
+    powers = fmt.powers
+    power_of_two = np.ldexp(np.float32(1.0), np.arange(-128, 128))
+    raise_by = np.float32(2.0**fmt.exponent)
 
     @inline
     def unpack_codes(planes, lane, to):
@@ -95,6 +98,8 @@ def rows_quantised(fmt: Format):
     def factor(at, lane, above, shift):
         if nibbles:
             return above * np.float32((load_u8(at + lane) >> shift) & 15)
+        if powers:
+            return power_of_two[load_i8(at + lane) + 128]
         if two_level:
             return above * np.float32(load_i8(at + lane))
         return load_f16(at + 2 * lane)
@@ -111,7 +116,7 @@ def rows_quantised(fmt: Format):
         for block in range(blocks):
             ask_for(at + AHEAD, size)
             if two_level and block % per_super == 0:
-                above = load_f16(at + 2 * lane)
+                above = load_f16(at + 2 * lane) * raise_by
                 if affine:
                     above_min = load_f16(at + 32 + 2 * lane)
                 at += header
