@@ -16,11 +16,12 @@ from turbodflash_kernels._cpu.arena import Arena, is_scratch
 from turbodflash_kernels._cpu.ceilings import CpuProbe
 from turbodflash_kernels._cpu.library import Compiling, Library
 from turbodflash_kernels._cpu.memory import Memory
+from turbodflash_kernels._cpu.state import CpuState
 from turbodflash_kernels._cpu.team import Tape, Team, address, aligned
 from turbodflash_kernels._cpu.words import ARGUMENT_WORDS, RECORD_WORDS, own_tasks
 from turbodflash_kernels.device import Device
 from turbodflash_kernels.kv import HeadFormat
-from turbodflash_kernels.op import Part
+from turbodflash_kernels.op import DeltaShape, Part
 from turbodflash_kernels.planar import Format
 
 T = TypeVar("T")
@@ -131,6 +132,9 @@ class CpuDevice(Device):
         self, format_k: HeadFormat, format_v: HeadFormat, positions: int, kv_heads: int
     ) -> kv.CpuKV:
         return kv.make(format_k, format_v, positions, kv_heads, self.library, self.flush)
+
+    def new_state(self, shape: DeltaShape, counts: NDArray[Any], room: int) -> CpuState:
+        return CpuState.empty(shape, counts, room, self.flush)
 
     # -- recording -------------------------------------------------------------------------------
 

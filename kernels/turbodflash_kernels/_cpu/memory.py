@@ -32,12 +32,13 @@ class Memory:
         size = prod(shape) * dtype.itemsize
         start = -(-self._used // LINE) * LINE
         if start + size > len(self._slab):
-            self._slab, start = _huge(max(size, SLAB_BYTES)), 0
+            self._slab, start = huge(max(size, SLAB_BYTES)), 0
         self._used = start + size
         return self._slab[start : start + size].view(dtype).reshape(shape)
 
 
-def _huge(size: int) -> NDArray[np.uint8]:
+def huge(size: int) -> NDArray[np.uint8]:
+    """Zeros in a mapping of their own, in huge pages as far as they are filled."""
     room = -(-size // HUGE_PAGE) * HUGE_PAGE + HUGE_PAGE
     if not hasattr(mmap, "MADV_HUGEPAGE"):
         mapping = mmap.mmap(-1, room)
