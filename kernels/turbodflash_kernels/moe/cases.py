@@ -109,5 +109,4 @@ CASES = [
     Case(5, experts=1, used=1),
     Case(5, experts=3, used=3, width=16),
     Case(2, hidden=16, down="bf16"),
-    Case(3, width=100, down="f32", hidden=32),
 ]
