@@ -25,7 +25,8 @@ every_model_and_device = pytest.mark.parametrize(("name", "device"), ON_EVERY_DE
 QUANTISED = sorted(
     match.groups()
     for path in golden_models()
-    if (match := re.fullmatch(r"tiny-(llama-q|qwen3-q)-(.+)\.gguf\.xz", path.name))
+    if (match := re.fullmatch(r"tiny-(.+)-(i?q\d\w+)\.gguf\.xz", path.name))
+    and golden(f"{match.group(1)}-quant")
 )
 
 

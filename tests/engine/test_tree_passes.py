@@ -48,9 +48,10 @@ class Subject:
 
     def restart(self, at: int) -> None:
         """The first tokens of the text are in the cache; what was there after them is not."""
-        self.model.cache.truncate(min(at, self._known))
-        if at > self._known:
-            self.model(self.text[self._known : at])
+        reached = self.model.cache.reach(min(at, self._known))
+        self.model.cache.truncate(reached)
+        if at > reached:
+            self.model(self.text[reached:at])
         self._known = at
 
     def rows(self, tokens: list[int], parents: tuple[int, ...] | None = None) -> Floats:

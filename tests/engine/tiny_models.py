@@ -61,7 +61,7 @@ def path_of(name: str) -> Path:
 
 @cache
 def golden(name: str) -> Mapping[str, NDArray[np.float32]]:
-    """The recorded numbers of a model: those of the larger data set, and before them those kept here.
+    """The recorded numbers of a model: those kept here, and others of the larger data set.
 
     Taps that its recorder does not show are those of an independent forward pass in float64.
     """

@@ -1,4 +1,4 @@
-"""Attention over a dense cache: norm, one matrix for q, k and v, rotation, sum, output."""
+"""Attention over a cache: norm, one matrix for q, k and v, rotation, sum, output."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Callable, Container
 from typing import NamedTuple
 
 from turbodflash_engine.cache import DenseLayer, KVShape
+from turbodflash_engine.layers.residual import closing
 from turbodflash_engine.layers.tensors import Layout, Tensors
 from turbodflash_kernels.device import Device
 from turbodflash_kernels.op import Array, RmsNorm, Rope
@@ -25,21 +26,40 @@ class Places(NamedTuple):
 
 QK_NORMS = ("attn_q_norm", "attn_k_norm")
 
+PARTIAL = 16
+"""Numbers beside the values of a partial sum: its maximum, its weight, padding."""
+
 
 class AttentionShape(NamedTuple):
-    """width: of the residual stream. qk_norms: queries and keys are normed, head by head."""
+    """width: of the residual stream. qk_norms: queries and keys are normed, head by head.
+
+    window: a token sees so many, itself among them; 0 = all before it. scale: of the products of
+    queries and keys; None = 1 / sqrt(head_dim).
+    """
 
     width: int
     heads: int
     kv_heads: int
     head_dim: int
     qk_norms: bool = False
+    window: int = 0
+    scale: float | None = None
 
     @property
     def kv_shape(self) -> KVShape:
         """What a layer of this shape remembers."""
         group = self.heads // self.kv_heads
-        return KVShape(self.kv_heads, self.head_dim, self.head_dim, group=group)
+        return KVShape(self.kv_heads, self.head_dim, self.head_dim, self.window, group)
+
+    @property
+    def scratch_values(self) -> int:
+        """Numbers alive at once for each row of a pass, beside the residual stream."""
+        return 2 * sum(self.qkv.values())
+
+    @property
+    def partial_values(self) -> int:
+        """Numbers for each row that are kept of a group of keys, until all are added up."""
+        return self.heads * (self.head_dim + PARTIAL)
 
     @property
     def qkv(self) -> dict[str, int]:
@@ -48,8 +68,13 @@ class AttentionShape(NamedTuple):
         return {"attn_q": self.heads * self.head_dim, "attn_k": kv, "attn_v": kv}
 
 
-def attention_layout(prefix: str, shape: AttentionShape, present: Container[str]) -> Layout:
-    """present: names in the file, which may hold q, k and v apart or as one."""
+def attention_layout(
+    prefix: str, shape: AttentionShape, present: Container[str], *, post: str = ""
+) -> Layout:
+    """present: names in the file, which may hold q, k and v apart or as one.
+
+    post: the tensor that norms the result, if one does.
+    """
     rows = shape.qkv
     inner = rows["attn_q"]
     layout = Layout(
@@ -63,11 +88,16 @@ def attention_layout(prefix: str, shape: AttentionShape, present: Container[str]
         layout.optional[f"{prefix}{name}.bias"] = (size,)
     if shape.qk_norms:
         layout.required |= {f"{prefix}{name}.weight": (shape.head_dim,) for name in QK_NORMS}
+    if post:
+        layout.required[f"{prefix}{post}.weight"] = (shape.width,)
     return layout
 
 
 class Attention:
-    """x + output(attend(qkv(norm(x)))), with K and V remembered in `memory`."""
+    """x + post(output(attend(qkv(norm(x))))), with K and V remembered in `memory`.
+
+    post: the tensor that norms the result; "" = none does.
+    """
 
     def __init__(
         self,
@@ -79,6 +109,7 @@ class Attention:
         eps: float,
         rope: Rope,
         memory: DenseLayer,
+        post: str = "",
     ) -> None:
         heads = {"heads": shape.heads, "kv_heads": shape.kv_heads, "head_dim": shape.head_dim}
 
@@ -90,10 +121,12 @@ class Attention:
         self._store = device.bind(
             "rope_store", kv=memory.kv, **heads, rope=rope, q_norm=q_norm, k_norm=k_norm
         )
-        scale = shape.head_dim**-0.5
-        self._attend = device.bind("attend", kv=memory.kv, **heads, scale=scale)
+        scale = shape.head_dim**-0.5 if shape.scale is None else shape.scale
+        self._attend = device.bind(
+            "attend", kv=memory.kv, **heads, scale=scale, window=shape.window
+        )
         bias = tensors.vectors([f"{prefix}attn_output.bias"], [shape.width])
-        self._output = device.bind(
+        output = device.bind(
             "linear",
             weight=device.pack(
                 [tensors.part(f"{prefix}attn_output.weight")], shape.heads * shape.head_dim
@@ -101,6 +134,7 @@ class Attention:
             prologue=None,
             bias=None if bias is None else device.upload(bias),
         )
+        self._output = closing(device, output, norm(post) if post else None)
 
     def __call__(self, x: Array, places: Places, last: int) -> Array:
         """x f32[n, width] -> f32[last, width], the last rows; all n are remembered."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
+from turbodflash_engine.layers.residual import closing
 from turbodflash_engine.layers.tensors import Layout, Tensors
 from turbodflash_kernels.device import Device
 from turbodflash_kernels.op import Array, Gated, RmsNorm
@@ -21,9 +22,10 @@ class MlpShape(NamedTuple):
         return 2 * self.hidden
 
 
-def mlp_layout(prefix: str, shape: MlpShape) -> Layout:
+def mlp_layout(prefix: str, shape: MlpShape, *, post: str = "") -> Layout:
+    """post: the tensor that norms the result, if one does."""
     width, hidden = shape.width, shape.hidden
-    return Layout(
+    layout = Layout(
         {
             f"{prefix}ffn_norm.weight": (width,),
             f"{prefix}ffn_gate.weight": (width, hidden),
@@ -36,10 +38,16 @@ def mlp_layout(prefix: str, shape: MlpShape) -> Layout:
             f"{prefix}ffn_down.bias": (width,),
         },
     )
+    if post:
+        layout.required[f"{prefix}{post}.weight"] = (width,)
+    return layout
 
 
 class Mlp:
-    """x + down(act(gate(norm(x))) * up(norm(x)))."""
+    """x + post(down(act(gate(norm(x))) * up(norm(x)))).
+
+    post: the tensor that norms the result; "" = none does.
+    """
 
     def __init__(
         self,
@@ -50,23 +58,27 @@ class Mlp:
         *,
         eps: float,
         activation: Literal["silu", "gelu"],
+        post: str = "",
     ) -> None:
+        def norm(name: str) -> RmsNorm:
+            return RmsNorm(device.upload(tensors.vector(f"{prefix}{name}.weight")), eps)
+
         gate_up = (f"{prefix}ffn_gate", f"{prefix}ffn_up")
-        norm = device.upload(tensors.vector(f"{prefix}ffn_norm.weight"))
         bias = tensors.vectors((f"{name}.bias" for name in gate_up), (shape.hidden,) * 2)
         self._gate_up = device.bind(
             "linear",
             weight=device.pack([tensors.part(f"{name}.weight") for name in gate_up], shape.width),
-            prologue=RmsNorm(norm, eps),
+            prologue=norm("ffn_norm"),
             bias=None if bias is None else device.upload(bias),
         )
         bias = tensors.vectors([f"{prefix}ffn_down.bias"], [shape.width])
-        self._down = device.bind(
+        down = device.bind(
             "linear",
             weight=device.pack([tensors.part(f"{prefix}ffn_down.weight")], shape.hidden),
             prologue=Gated(activation),
             bias=None if bias is None else device.upload(bias),
         )
+        self._down = closing(device, down, norm(post) if post else None)
 
     def __call__(self, x: Array) -> Array:
         """x f32[n, width] -> f32[n, width]."""

@@ -64,6 +64,11 @@ class RopeConfig(NamedTuple):
             magnitude=_sane("rope.scaling.attn_factor", meta.get("rope.scaling.attn_factor", 1.0)),
         )
 
+    def unscaled(self, meta: Metadata, key: str, base: float) -> RopeConfig:
+        """Of layers with another base, which the key says or `base`; contexts are not stretched."""
+        base = _sane(key, meta.get(key, base), above=1.0)
+        return self._replace(freq_base=base, scaling="none", freq_scale=1.0)
+
     def rope(
         self,
         kind: Literal["norm", "neox"],

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from turbodflash_engine.errors import BadModel
 from turbodflash_engine.layers.attention import AttentionShape
 from turbodflash_engine.layers.mlp import MlpShape
@@ -28,11 +30,17 @@ def within(meta: Metadata, key: str, value: int, most: int = 2**31 - 1) -> int:
 
 
 def attention_shapes(
-    meta: Metadata, width: int, layers: int, *, qk_norms: bool = False
+    meta: Metadata,
+    width: int,
+    layers: int,
+    *,
+    qk_norms: bool = False,
+    windows: Sequence[int] = (),
+    scale: float | None = None,
 ) -> tuple[AttentionShape, ...]:
     """One a layer. Raises BadModel for what attention cannot be computed with.
 
-    qk_norms: queries and keys are normed, which metadata does not say.
+    qk_norms, windows, scale: as in AttentionShape; windows: one a layer, none at all = all see all.
     """
     all_heads = meta.need_per_layer("attention.head_count", int, layers)
     all_kv_heads = (
@@ -42,15 +50,35 @@ def attention_shapes(
     )
     head_dim = _head_dim(meta, width, all_heads[0])
     shapes = []
-    for heads, kv_heads in zip(all_heads, all_kv_heads, strict=True):
+    seen = windows or (0,) * layers
+    for heads, kv_heads, window in zip(all_heads, all_kv_heads, seen, strict=True):
         within(meta, "attention.head_count", heads)
         if kv_heads < 1 or heads % kv_heads:
             raise BadModel(
                 f"'{meta.source}' has {heads} query heads over {kv_heads} key heads in a layer; "
                 "expected a multiple"
             )
-        shapes.append(AttentionShape(width, heads, kv_heads, head_dim, qk_norms))
+        shapes.append(AttentionShape(width, heads, kv_heads, head_dim, qk_norms, window, scale))
     return tuple(shapes)
+
+
+def window_sizes(meta: Metadata, layers: int, period: int) -> tuple[int, ...]:
+    """How far each layer looks back; 0 = to the beginning. Raises BadModel.
+
+    period: where the file does not say which layers do, every layer but the last of so many looks
+    through the window. The file says it layer by layer or by such a period; 0 = all layers do.
+    """
+    size, key = meta.get("attention.sliding_window", 0), "attention.sliding_window_pattern"
+    if not size:
+        return (0,) * layers
+    within(meta, "attention.sliding_window", size)
+    said = meta.get(key)
+    if isinstance(said, list):
+        slides = meta.need_per_layer(key, bool, layers)
+    else:
+        every = period if said is None else meta.need(key, int)
+        slides = [every == 0 or layer % every < every - 1 for layer in range(layers)]
+    return tuple(size if slide else 0 for slide in slides)
 
 
 def mlp_shapes(meta: Metadata, width: int, layers: int) -> tuple[MlpShape, ...]:

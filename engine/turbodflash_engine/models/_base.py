@@ -46,8 +46,8 @@ class Shared(NamedTuple):
     """Parts of a model that a drafter may use as its own.
 
     embedding: [vocabulary, width], not scaled; the model multiplies its rows by embedding_scale.
-    head: [vocabulary, width], applied to normed rows. layers: taps are 0 to layers - 1.
-    devices: where each of these taps lies.
+    head: [vocabulary, width], applied to normed rows; a cap on logits comes after it.
+    layers: taps are 0 to layers - 1. devices: where each of these taps lies.
     """
 
     embedding: Table

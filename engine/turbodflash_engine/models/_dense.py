@@ -29,9 +29,6 @@ from turbodflash_engine.models._trunk import trunk, trunk_layout, vocabulary_of
 from turbodflash_kernels.device import Device
 from turbodflash_kernels.op import Array, Rope
 
-PARTIAL = 16
-"""Numbers beside the values of a partial sum of attention: its maximum, its weight, padding."""
-
 
 class Traits(NamedTuple):
     """In what dense architectures differ.
@@ -95,13 +92,13 @@ class DenseConfig(NamedTuple):
     @property
     def scratch_values(self) -> int:
         return max(
-            3 * self.width + 2 * sum(attention.qkv.values()) + ffn.scratch_values
+            3 * self.width + attention.scratch_values + ffn.scratch_values
             for attention, ffn in zip(self.attention, self.ffn, strict=True)
         )
 
     @property
     def partial_values(self) -> int:
-        return max(shape.heads * (shape.head_dim + PARTIAL) for shape in self.attention)
+        return max(shape.partial_values for shape in self.attention)
 
 
 def layout(config: DenseConfig, present: Container[str]) -> Layout:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from turbodflash_engine.cache import Cache
@@ -14,7 +14,8 @@ from turbodflash_engine.models._base import Shared
 from turbodflash_engine.models._decoder import Decoder
 from turbodflash_engine.models._placement import Placement
 from turbodflash_engine.models._stage import Block
-from turbodflash_kernels.op import RmsNorm
+from turbodflash_kernels.device import Device
+from turbodflash_kernels.op import Array, RmsNorm
 
 EMBEDDING, HEAD, NORM = "token_embd.weight", "output.weight", "output_norm.weight"
 
@@ -47,8 +48,9 @@ def trunk(
     threads: Threads,
     *,
     embedding_scale: float = 1.0,
+    softcap: float = 0.0,
 ) -> Decoder:
-    """The model of these blocks."""
+    """The model of these blocks. softcap: logits stay below it; 0 = they are as they come."""
     embedding = Table(tensors, EMBEDDING, config.width)
     head = Table(tensors, HEAD, config.width) if HEAD in tensors else embedding
     norm = RmsNorm(placement.head.upload(tensors.vector(NORM)), config.eps)
@@ -60,13 +62,29 @@ def trunk(
         placement,
         embed=embed,
         blocks=blocks,
-        head=placement.head.bind(
-            "linear", weight=head.on(placement.head), prologue=norm, bias=None
+        head=_capped(
+            placement.head,
+            placement.head.bind("linear", weight=head.on(placement.head), prologue=norm, bias=None),
+            softcap,
         ),
         cache=cache,
         shared=Shared(embedding, head, embedding_scale, *sizes, placement.layers),
         threads=threads,
     )
+
+
+def _capped(
+    device: Device, head: Callable[[Array], Array], softcap: float
+) -> Callable[[Array], Array]:
+    if not softcap:
+        return head
+    cap = device.bind("softcap", cap=softcap)
+
+    def capped(x: Array) -> Array:
+        logits: Array = cap(head(x))
+        return logits
+
+    return capped
 
 
 def vocabulary_of(meta: Metadata) -> int:
