@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,9 +16,10 @@ from turbodflash_cli.terminal import Terminal
 from turbodflash_engine import BadModel
 
 if TYPE_CHECKING:
-    from turbodflash_engine import Inspection
+    from turbodflash_engine import Inspection, LayerSummary
 
 TEMPLATE_LINES = 6
+MOST_RANGES = 5
 
 
 def inspect(terminal: Terminal, file: Path, flags: InspectFlags) -> int:
@@ -37,6 +39,7 @@ def inspect(terminal: Terminal, file: Path, flags: InspectFlags) -> int:
 def page(found: Inspection, flags: InspectFlags) -> Iterator[str]:
     """The lines that are printed."""
     yield from columns(_head(found), indent="")
+    yield from _section("layers", columns(_layers(found)))
     yield from _section("types", _types(found))
     yield from _section("tokenizer", columns(_tokenizer(found)))
     yield from _section("chat template", _template(found))
@@ -60,12 +63,57 @@ def _head(found: Inspection) -> list[list[str]]:
         ["file", found.path],
         ["name", found.name],
         ["architecture", found.architecture],
+        *([["drafts as", found.drafts]] if found.drafts else []),
         ["weights", found.file_type],
-        ["parameters", f"{found.parameters:,}"],
+        ["parameters", f"{found.parameters:,} ({found.active:,} active per token)"],
         ["size", f"{size(found.file_bytes)} ({found.file_bytes:,} bytes){files}"],
         ["GGUF version", f"{found.version}"],
         ["tensors", f"{len(found.tensors)}"],
     ]
+
+
+def _layers(found: Inspection) -> list[list[str]]:
+    return [
+        [
+            f"{len(each.layers)} layer{'s' * (len(each.layers) > 1)}",
+            ", ".join(_parts(each)),
+            f"{each.parameters:,} weights",
+            size(each.nbytes),
+            f"({ranges(each.layers)})",
+        ]
+        for each in found.layers
+    ]
+
+
+def _parts(layer: LayerSummary) -> Iterator[str]:
+    """What a layer is made of."""
+    if layer.mtp:
+        yield "mtp"
+    if layer.window:
+        yield f"attention of {layer.window}"
+    elif layer.mixer != "none":
+        yield layer.mixer
+    if layer.dense:
+        yield "dense"
+    if layer.experts:
+        yield f"{layer.used} of {layer.experts} experts" + " and a shared one" * layer.shared
+
+
+def ranges(numbers: Sequence[int]) -> str:
+    """Ascending numbers in few words: "0-2, 4", or with their step: "3, 7 ... 39"."""
+    steps = {after - before for before, after in pairwise(numbers)}
+    if len(numbers) > 3 and len(steps) == 1 and steps != {1}:
+        return f"{numbers[0]}, {numbers[1]} ... {numbers[-1]}"
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    told = [f"{run[0]}-{run[-1]}" if len(run) > 1 else f"{run[0]}" for run in runs]
+    if len(told) > MOST_RANGES:
+        told = [*told[: MOST_RANGES - 1], f"... {told[-1]}"]
+    return ", ".join(told)
 
 
 def _types(found: Inspection) -> list[str]:

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from turbodflash_engine.devices import DeviceInfo, devices_here
     from turbodflash_engine.doctor import Check, Diagnosis, diagnose
     from turbodflash_engine.info import DraftInfo, ModelInfo
-    from turbodflash_engine.inspect import Inspection, inspect_file
+    from turbodflash_engine.inspect import Inspection, LayerSummary, inspect_file
     from turbodflash_engine.measuring import measure
     from turbodflash_engine.perplexity import (
         Divergence,
@@ -84,6 +84,7 @@ __all__ = [
     "Finished",
     "Gpu",
     "Inspection",
+    "LayerSummary",
     "LoadOptions",
     "ModelInfo",
     "NotReusable",
@@ -129,6 +130,7 @@ _HEAVY = {
     "diagnose": "turbodflash_engine.doctor",
     "DraftInfo": "turbodflash_engine.info",
     "Inspection": "turbodflash_engine.inspect",
+    "LayerSummary": "turbodflash_engine.inspect",
     "ModelInfo": "turbodflash_engine.info",
     "NotReusable": "turbodflash_engine.saving",
     "Session": "turbodflash_engine.session",

@@ -69,7 +69,7 @@ def _read(file: GgufFile, options: LoadOptions, loaded: Callable[[int], None]) -
     own_template = file.metadata.get("tokenizer.chat_template", "")
     template = template_source(options.chat_template, own_template)
     config: Config = architecture.read(file.metadata, _rope_overrides(options))
-    tensors = Tensors(file.tensors, str(file.path), _type_of, loaded)
+    tensors = Tensors(file.tensors, str(file.path), _type_of, loaded, file.metadata)
     tensors.check(architecture.layout(config, tensors))
     return Found(file, architecture, config, tensors, template)
 

@@ -90,7 +90,7 @@ def open_draft(options: SpecOptions, loaded: Callable[[int], None]) -> DraftFile
                     f"'{file.path}' drafts as {type}, not as {name}, which was asked for",
                     hint=f"ask for {type}, or leave the type out: it is read from the file",
                 )
-        tensors = Tensors(file.tensors, str(file.path), _type_of, loaded)
+        tensors = Tensors(file.tensors, str(file.path), _type_of, loaded, file.metadata)
         return DraftFile(file, type, kind, kind.read(file.metadata), tensors)
     except BaseException:
         file.close()
@@ -140,11 +140,19 @@ def _memory(drafter: Drafter, draft: DraftFile | None, planned: Memory) -> Memor
     return planned if draft else Memory(0, drafter.nbytes, 0)
 
 
-def _identified(file: GgufFile) -> tuple[str, FileKind]:
+def kind_of(file: GgufFile) -> tuple[str, FileKind] | None:
+    """What a file drafts as, as `--spec-type` spells it; None if it is no draft."""
     kinds = _file_kinds()
     for name in sorted(kinds, key=lambda name: (name == _SIMPLE, name)):
         if kinds[name].claims(file.metadata, file.tensors):
             return _type(name), kinds[name]
+    return None
+
+
+def _identified(file: GgufFile) -> tuple[str, FileKind]:
+    if found := kind_of(file):
+        return found
+    kinds = _file_kinds()
     raise BadModel(
         f"'{file.path}' is no draft: nothing here drafts with architecture "
         f"{file.metadata.architecture!r}",

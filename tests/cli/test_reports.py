@@ -13,6 +13,7 @@ import pytest
 import turbodflash_engine
 from tests.cli.fake import Program
 from tests.golden_files import unpacked
+from turbodflash_cli.inspect import ranges
 from turbodflash_cli.table import columns
 
 FIGURES = {
@@ -87,6 +88,14 @@ class TestInspect:
             assert part in result.out
         assert "token_embd.weight" not in result.out
 
+    def test_layers_stand_on_the_page_by_kind(self, program: Program, file: Path) -> None:
+        lines = program("inspect", str(file)).out.splitlines()
+        (layers,) = [lines[at + 1].split() for at, line in enumerate(lines) if line == "layers:"]
+        assert layers[1:4] == ["layers", "attention,", "dense"]
+        assert layers[-1] == f"(0-{int(layers[0]) - 1})"
+        (parameters,) = [line.split() for line in lines if line.startswith("parameters")]
+        assert parameters[2:] == [f"({parameters[1]}", "active", "per", "token)"]
+
     def test_tensors_and_metadata_on_request(self, program: Program, file: Path) -> None:
         page = program("inspect", str(file), "--tensors", "--metadata").out
         assert "token_embd.weight" in page
@@ -114,6 +123,20 @@ class TestInspect:
         result = program("inspect")
         assert (result.code, result.out) == (2, "")
         assert result.err.startswith("error: ")
+
+
+@pytest.mark.parametrize(
+    ("numbers", "words"),
+    [
+        ([3], "3"),
+        ([0, 1, 2, 4], "0-2, 4"),
+        ([3, 7, 11, 15], "3, 7 ... 15"),
+        ([0, 1, 2, 4, 5, 6, 8, 9, 10, 12, 13, 14], "0-2, 4-6, 8-10, 12-14"),
+        ([n for n in range(24) if n % 4 < 3], "0-2, 4-6, 8-10, 12-14, ... 20-22"),
+    ],
+)
+def test_layers_are_numbered_in_few_words(numbers: list[int], words: str) -> None:
+    assert ranges(numbers) == words
 
 
 def test_columns_align_figures_to_the_right() -> None:

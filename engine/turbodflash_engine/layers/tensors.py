@@ -12,6 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from turbodflash_engine.errors import BadModel
+from turbodflash_engine.layers.contradiction import contradicted
+from turbodflash_engine.metadata import Metadata
 from turbodflash_kernels.op import Part
 from turbodflash_kernels.planar import Format, Planar, dequantize
 
@@ -76,6 +78,7 @@ class Tensors:
     source: names the file in errors.
     weight_type: the type of a tensor; raises BadModel for one that is not supported.
     loaded: told how many bytes of the file were decoded; called from several threads.
+    metadata: what shapes are expected from; it is named where they contradict it.
     """
 
     def __init__(
@@ -84,8 +87,9 @@ class Tensors:
         source: str,
         weight_type: Callable[[Info], WeightType],
         loaded: Callable[[int], None] = lambda nbytes: None,
+        metadata: Metadata | None = None,
     ) -> None:
-        self._infos, self.source = infos, source
+        self._infos, self.source, self._metadata = infos, source, metadata
         self._weight_type, self._loaded = weight_type, loaded
 
     def __contains__(self, name: object) -> bool:
@@ -173,9 +177,10 @@ class Tensors:
         fits = all(wanted in (size, ANY) for size, wanted in pairs)
         if len(info.shape) != len(expected) or not fits:
             wanted = ", ".join("any" if size == ANY else str(size) for size in expected)
+            keys = self._metadata and contradicted(self._metadata, info.shape, expected)
             raise BadModel(
                 f"'{self.source}': tensor {info.name!r} has the shape {list(info.shape)}, "
-                f"expected [{wanted}]",
+                f"expected [{wanted}]" + (f": metadata key {keys}" if keys else ""),
                 hint=INCOMPLETE,
             )
 

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import partial
 from itertools import islice
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from turbodflash_engine import plugins
-from turbodflash_engine.errors import BadModel, TurbodflashError, Unknown
-from turbodflash_engine.gguf import GgufFile, TensorInfo, open_gguf
+from turbodflash_engine.gguf import TensorInfo, open_gguf
 from turbodflash_engine.info import FILE_TYPES
-from turbodflash_engine.layers.rope import RopeOverrides
+from turbodflash_engine.inspect.layers import LayerSummary, active_parameters, layers_of
+from turbodflash_engine.inspect.trial import try_to_read
 from turbodflash_engine.metadata import ARCHITECTURE, Metadata, describe
-from turbodflash_engine.quant import weight_type
-from turbodflash_engine.tokenizer.vocabulary import read_vocabulary
+
+__all__ = ["Inspection", "LayerSummary", "TensorSummary", "TypeSummary", "inspect_file"]
 
 LONGEST_LIST = 8
 _TELLS_NOTHING = ("general.", "split.", "quantize.", "tokenizer.chat_template")
@@ -69,6 +67,8 @@ class Inspection:
     """A model file, in plain data.
 
     parts: names of its files. file_bytes: of all of them. parameters: numbers in its tensors.
+    active: those that a token is computed with. drafts: as what, such as "draft-dflash", a file
+    that is no model by itself does; else "". layers: one for each make.
     types: the largest share first. metadata: plain values; long arrays are described in words.
     unread: keys that this version takes no notice of. problems: why it would not load.
     """
@@ -81,6 +81,9 @@ class Inspection:
     file_type: str
     file_bytes: int
     parameters: int
+    active: int
+    drafts: str
+    layers: tuple[LayerSummary, ...]
     types: tuple[TypeSummary, ...]
     tensors: tuple[TensorSummary, ...]
     tokenizer: TokenizerSummary | None
@@ -94,7 +97,8 @@ def inspect_file(path: str | PathLike[str]) -> Inspection:
     """Read the headers of a model. Raises BadUsage or BadModel where even that cannot be done."""
     with open_gguf(path) as file:
         meta = file.metadata
-        problems = _problems(file)
+        trial = try_to_read(file)
+        layers = layers_of(file.tensors, meta, trial.windows)
         unread = tuple(key for key in meta.unread() if not key.startswith(_TELLS_NOTHING))
         tensors = file.tensors
         return Inspection(
@@ -106,6 +110,9 @@ def inspect_file(path: str | PathLike[str]) -> Inspection:
             file_type=_file_type(meta),
             file_bytes=file.nbytes,
             parameters=sum(tensor.elements for tensor in tensors.values()),
+            active=active_parameters(tensors, layers),
+            drafts=trial.drafts,
+            layers=layers,
             types=_types(tensors.values()),
             tensors=tuple(
                 TensorSummary(t.name, t.type, t.shape, t.nbytes) for t in tensors.values()
@@ -114,40 +121,8 @@ def inspect_file(path: str | PathLike[str]) -> Inspection:
             chat_template=meta.get("tokenizer.chat_template", None, str),
             metadata={key: _abbreviated(value) for key, value in meta.items()},
             unread=unread,
-            problems=problems,
+            problems=trial.problems,
         )
-
-
-def _problems(file: GgufFile) -> tuple[str, ...]:
-    """What the loader would say, each reader once. What they ask for becomes known to be read."""
-    meta = file.metadata
-    readers: list[Callable[[], object]] = [
-        partial(_read_architecture, meta),
-        partial(read_vocabulary, meta),
-    ]
-    readers += [partial(weight_type, t.type, t.name) for t in _one_of_each_type(file.tensors)]
-    return tuple(problem for problem in map(_complaint, readers) if problem)
-
-
-def _complaint(read: Callable[[], object]) -> str:
-    try:
-        read()
-    except TurbodflashError as error:
-        return str(error)
-    return ""
-
-
-def _read_architecture(meta: Metadata) -> None:
-    name = meta.architecture
-    try:
-        architecture = plugins.find("models", name)
-    except Unknown:
-        raise BadModel(f"architecture {name!r} is not supported") from None
-    architecture.read(meta, RopeOverrides())
-
-
-def _one_of_each_type(tensors: Mapping[str, TensorInfo]) -> list[TensorInfo]:
-    return list({tensor.type: tensor for tensor in tensors.values()}.values())
 
 
 def _file_type(meta: Metadata) -> str:
