@@ -71,7 +71,7 @@ class KV(Protocol):
         ...
 
 
-SETTLED, CARRIED, TRIAL, ROUND = range(4)
+SETTLED, CARRIED, TAKEN, ROUND = range(4)
 """What the counts of recurrent states say, i32[4]; the op `delta_net` tells what they mean."""
 
 

@@ -39,8 +39,14 @@ class Recurrent:
         self.trail.append(token)
         self.state = (self.state * 31 + token) % 1_000_003
 
+    def expect(self, count: int) -> None:
+        pass
+
     def advance(self, length: int) -> None:
         self.length = length
+
+    def checkpoint(self) -> None:
+        pass
 
     def mark(self, length: int) -> int:
         self.trail = []

@@ -60,8 +60,14 @@ class ToyLayer:
         self.tokens: list[int] = []
         self.stride = stride
 
+    def expect(self, count: int) -> None:
+        pass
+
     def advance(self, length: int) -> None:
         assert len(self.tokens) == length
+
+    def checkpoint(self) -> None:
+        pass
 
     def pieces(self, length: int) -> Pieces:
         tokens = np.array(self.tokens, np.int32)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol
 
@@ -16,6 +16,10 @@ class Layer(Protocol):
     @property
     def nbytes(self) -> int: ...
 
+    def expect(self, count: int) -> None:
+        """Called before a pass of so many tokens."""
+        ...
+
     def advance(self, length: int) -> None:
         """Called after a pass, within a trial or not: it was fed up to `length` tokens."""
         ...
@@ -27,8 +31,13 @@ class Layer(Protocol):
     def restore(self, mark: Any, kept: Sequence[int]) -> None:
         """Become what the layer had been after `mark`, had only these of the tokens since come.
 
-        kept: which of them, counted from 0, in order.
+        kept: which of them, counted from 0, in order. Raises ReadAgain if it must be fed these
+        anew, from the mark on.
         """
+        ...
+
+    def checkpoint(self) -> None:
+        """What is held now is worth going back to, the end of it above all."""
         ...
 
     def reach(self, length: int) -> int:
@@ -58,6 +67,10 @@ class Layer(Protocol):
     def forget(self, start: int, stop: int, length: int) -> None:
         """Of `length` tokens, those from `start` to `stop` - 1 are gone; later ones close up."""
         ...
+
+
+class ReadAgain(Exception):
+    """A layer could not keep a part of a trial: it is as it was when the trial began."""
 
 
 class Trial:
@@ -91,12 +104,18 @@ class Trial:
 
 
 class Cache:
-    """layers: one memory per model layer. capacity: positions each of them has room for."""
+    """layers: the memories of a model's layers. capacity: positions each of them has room for.
+
+    reader: feeds tokens, for when a layer could not keep a part of a trial; the model sets it.
+    """
 
     def __init__(self, layers: Sequence[Layer], capacity: int) -> None:
         self.layers = tuple(layers)
         self.capacity = capacity
         self.length = 0
+        self.reader: Callable[[Sequence[int]], object] | None = None
+        self._tried: list[int] = []
+        self._trial: Trial | None = None
 
     @property
     def nbytes(self) -> int:
@@ -110,6 +129,14 @@ class Cache:
                 f"are over {self.capacity}",
                 hint="use a larger context",
             )
+
+    def expect(self, tokens: Sequence[int]) -> None:
+        """These tokens are about to be fed. Raises DoesNotFit when there is no room for them."""
+        self.reserve(len(tokens))
+        if self._trial:
+            self._tried[self._trial.fed :] = tokens
+        for layer in self.layers:
+            layer.expect(len(tokens))
 
     def advance(self, count: int) -> None:
         """The layers now remember `count` more tokens."""
@@ -161,6 +188,11 @@ class Cache:
             layer.truncate(length)
         self.length = length
 
+    def checkpoint(self) -> None:
+        """What is held now is worth going back to, though not all layers can by themselves."""
+        for layer in self.layers:
+            layer.checkpoint()
+
     def forget(self, start: int, stop: int) -> None:
         """Tokens start..stop-1 are gone, and those behind them take their positions.
 
@@ -186,13 +218,25 @@ class Cache:
         That holds after an exception too, so nobody can leave half a block behind.
         """
         marks = [layer.mark(self.length) for layer in self.layers]
-        trial = Trial(self)
+        self._trial = trial = Trial(self)
         try:
             yield trial
         except BaseException:
             trial.kept = ()
             raise
         finally:
-            for layer, mark in zip(self.layers, marks, strict=True):
+            self._trial = None
+            self._settle(trial, marks)
+
+    def _settle(self, trial: Trial, marks: Sequence[Any]) -> None:
+        again = False
+        for layer, mark in zip(self.layers, marks, strict=True):
+            try:
                 layer.restore(mark, trial.kept)
-            self.length = trial.start + len(trial.kept)
+            except ReadAgain:
+                again = True
+        self.length = trial.start
+        if again:
+            assert self.reader is not None
+            self.reader([self._tried[row] for row in trial.kept])
+        self.length = trial.start + len(trial.kept)

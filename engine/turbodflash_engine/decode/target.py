@@ -30,6 +30,9 @@ class Cache(Protocol):
     def capacity(self) -> int:
         """Tokens it has room for."""
 
+    def checkpoint(self) -> None:
+        """What is held now is worth going back to, though not all layers can by themselves."""
+
     def reach(self, length: int) -> int:
         """The longest beginning, at most `length` tokens, that `truncate` can go back to."""
 

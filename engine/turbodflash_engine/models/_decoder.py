@@ -35,6 +35,7 @@ class Decoder:
         threads: Threads = AS_THE_DEVICE,
     ) -> None:
         self.cache, self.shared, self.vocabulary = cache, shared, shared.vocabulary
+        cache.reader = lambda tokens: self(tokens, logits=0)
         self._layers = range(len(blocks))
         runs = list(placement.runs())
         self._stages = [
@@ -59,7 +60,7 @@ class Decoder:
     ) -> Output:
         count = len(tokens)
         self._check(tokens, logits, taps)
-        self.cache.reserve(count)
+        self.cache.expect(tokens)
         shape = Shape(count, max(logits, 1), tuple(taps), parents is not None)
         places = _places(self.cache.length, count, parents)
         stage, *others = self._stages

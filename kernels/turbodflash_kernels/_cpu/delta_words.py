@@ -12,8 +12,8 @@ TAPS, DT_BIAS, DECAY, EPS = range(152, 184, 8)  # convolve
 S = 152  # step
 NORM, NORM_EPS, OUT = range(152, 176, 8)  # gate
 
-SETTLED, CARRIED, TRIAL, ROUND = range(0, 16, 4)  # of counts
-SETTLE, BASE = 0, 8  # of the plan: rows that settle, and all rows before x
+SETTLED, CARRIED, TAKEN, ROUND = range(0, 16, 4)  # of counts
+BASE, FIXED = 0, 8  # of the plan: rows before x, and rows of all that the memory takes in
 PLAN_WORDS = 2
 KEPT, TOLD, GATES_BYTES = 0, 4, 8  # of a row's gates: of S, of an error
 NODE_BYTES = 80  # of a tree, beside its S: what made it, where it was made from, whether it was

@@ -12,7 +12,7 @@ import numpy as np
 from turbodflash_kernels._cpu.delta_kernels import gates_at, head_at, place_of
 from turbodflash_kernels._cpu.delta_words import (
     BASE,
-    COUNTS,
+    FIXED,
     HEAD_DIM,
     HEADS,
     KEPT,
@@ -20,9 +20,7 @@ from turbodflash_kernels._cpu.delta_words import (
     NODE_BYTES,
     PARENTS,
     PLAN,
-    SETTLE,
     TOLD,
-    TRIAL,
     N,
     S,
 )
@@ -109,7 +107,7 @@ def step(args, task, scratch):
     dim, n, key_heads = load_i64(args + HEAD_DIM), load_i64(args + N), load_i64(args + KEY_HEADS)
     blocks = 4 * dim // COLUMN
     head, column = task // blocks, COLUMN * (task % blocks)
-    settle, base = load_i64(load_i64(args + PLAN) + SETTLE), load_i64(load_i64(args + PLAN) + BASE)
+    base, fixed = load_i64(load_i64(args + PLAN) + BASE), load_i64(load_i64(args + PLAN) + FIXED)
     queries = head_at(args, head % key_heads, 0)
     keys = head_at(args, key_heads + head % key_heads, 0)
     values, gates = head_at(args, 2 * key_heads + head, 0) + column, gates_at(args, head, 0)
@@ -122,14 +120,14 @@ def step(args, task, scratch):
         if row == 0:
             told, found = look(s, k, q, dim)
         else:
-            to = s if row == settle else scratch
+            to = s if row == fixed else scratch
             g, last_k = load_f32(gates + 8 * before + KEPT), keys + 4 * dim * before
             told, found = take_and_look(at, to, g, last_k, delta, k, q, dim)
             at = to
         result = out + 4 * dim * (row - base) if row >= base else 0
         delta = answer(told, found, q, k, v, gates + 8 * place, dim, result)
         before = place
-    if load_i32(load_i64(args + COUNTS) + TRIAL) == 0:
+    if fixed == base + n:
         take(at, s, load_f32(gates + 8 * before + KEPT), keys + 4 * dim * before, delta, dim)
     if parents != 0:
         branch(n, parents, at, delta, scratch + COLUMN * dim, before, queries, keys, values, gates,

@@ -23,9 +23,9 @@ counts, i32[4] in the device's memory, are written before a pass by whoever keep
              its memory, once and for good: they were kept
     CARRIED  so many of the first pending rows come before x and after the memory, which stays as
              it is: they are of the trial that x belongs to. 0 where rows are still to settle
-    TRIAL    1: the memory stays as it is, and rows of x become the pending rows CARRIED,
-             CARRIED + 1, ...: there must be room. 0: the memory takes x in; CARRIED is 0
+    TAKEN    so many of the first rows of x the memory takes in at once, 0 where some are carried.
+             The others become the pending rows CARRIED, CARRIED + 1, ...: there must be room
 
 parents: x is a tree (see `attend`): row 0 follows what was before, any other row its parent, an
-earlier one. Its window and its S are those of its ancestors. Only where TRIAL is 1.
+earlier one. Its window and its S are those of its ancestors. Only where TAKEN is 0.
 """

@@ -19,7 +19,7 @@ class Case:
     """rows: how many trials, each of the same memory; trial: rows that the op is called with.
 
     settled, carried: pending rows that are taken in before, or only come before.
-    taken: the memory takes the rows in, instead of keeping them as pending. tree: they are one.
+    taken: so many of the rows the memory takes in at once. tree: they are one.
     sliced: they are columns of a wider array.
     """
 
@@ -31,14 +31,14 @@ class Case:
     taps: int = 4
     settled: int = 0
     carried: int = 0
-    taken: bool = False
+    taken: int = 0
     tree: bool = False
     sliced: bool = False
     lossy_weights: bool = False
 
     def __str__(self) -> str:
-        numbers = {"settled": self.settled, "carried": self.carried}
-        flags = {"taken": self.taken, "tree": self.tree, "sliced": self.sliced}
+        numbers = {"settled": self.settled, "carried": self.carried, "taken": self.taken}
+        flags = {"tree": self.tree, "sliced": self.sliced}
         extras = [f"{name}{number}" for name, number in numbers.items() if number]
         extras += [name for name, flag in flags.items() if flag]
         heads = f"{self.key_heads}k{self.value_heads}x{self.head_dim}"
@@ -75,8 +75,7 @@ class Case:
         def one(x: NDArray[np.float32], parents: NDArray[np.int32] | None) -> Values:
             state.put(window, s.reshape(-1, shape.head_dim, shape.head_dim))
             state.put_pending(waiting)
-            trial = int(not self.taken)
-            numbers = [self.settled, self.carried, trial, next(rounds)]
+            numbers = [self.settled, self.carried, self.taken, next(rounds)]
             device.write(counts, np.array(numbers, np.int32))
             rows = x.reshape(self.trial, -1)
             if self.sliced:
@@ -88,8 +87,9 @@ class Case:
             y = device.read(delta_net(given, *more)).reshape(-1).copy()
             memory = [part.reshape(-1).copy() for part in state.read()]
             found = {"y": y, "window": memory[0], "s": memory[1]}
-            if trial:
-                found["pending"] = state.pending(self.carried + self.trial).reshape(-1)
+            waits = self.carried + self.trial - self.taken
+            if waits:
+                found["pending"] = state.pending(waits).reshape(-1)
             return found
 
         def run(values: Values) -> Values:
@@ -102,12 +102,13 @@ class Case:
 
 CASES = [
     *(Case(2, trial, 2, 4, 32) for trial in (1, 2, 3, 5, 8, 16, 17)),
-    *(Case(2, trial, 2, 4, 32, taken=True) for trial in (1, 3, 4, 17, 33)),
+    *(Case(2, trial, 2, 4, 32, taken=trial) for trial in (1, 3, 4, 17, 33)),
+    *(Case(2, 20, 2, 4, 32, taken=taken) for taken in (1, 2, 16, 19)),
     *(Case(2, 2, 1, 3, dim, settled=2) for dim in (16, 48, 64, 128)),
     *(Case(2, 3, 2, 2, 32, taps, settled=3) for taps in (2, 3, 4, 5)),
     *(Case(2, 4, 2, 6, 64, settled=count, sliced=True) for count in (1, 2, 7)),
     *(Case(2, 3, 3, 6, 32, carried=count) for count in (1, 2, 5)),
-    Case(2, 6, 2, 4, 32, settled=2, taken=True),
+    *(Case(2, 6, 2, 4, 32, settled=2, taken=taken) for taken in (1, 6)),
     *(Case(2, trial, 2, 4, 32, tree=True) for trial in (1, 7, 17)),
     Case(2, 9, 2, 4, 64, carried=2, tree=True),
     Case(2, 9, 2, 4, 64, settled=4, tree=True, sliced=True),
@@ -118,6 +119,6 @@ AHEAD = [
     Case(1, 1, 16, 48, 128, settled=1),
     Case(1, 16, 16, 32, 128, settled=4),
     Case(1, 16, 16, 48, 128, tree=True),
-    Case(1, 64, 16, 48, 128, taken=True),
+    Case(1, 64, 16, 48, 128, taken=48),
 ]
 """What is compiled for cards that are not there: shapes of Qwen3.6."""

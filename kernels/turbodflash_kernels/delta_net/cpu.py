@@ -25,6 +25,7 @@ from turbodflash_kernels._cpu.delta_words import (
     DECAY,
     DT_BIAS,
     EPS,
+    FIXED,
     HEAD_DIM,
     HEADS,
     KEPT,
@@ -37,12 +38,11 @@ from turbodflash_kernels._cpu.delta_words import (
     ROUND,
     ROWS_PER_TASK,
     SEEN,
-    SETTLE,
     SETTLED,
+    TAKEN,
     TAP_COUNT,
     TAPS,
     TOLD,
-    TRIAL,
     VALUE_HEADS,
     WAITING,
     WINDOW,
@@ -140,8 +140,8 @@ def convolve(args, task, scratch):
     settle = load_i32(counts + SETTLED) if fresh else 0
     base = settle + load_i32(counts + CARRIED)
     if task == 0:
-        store_i64(plan + SETTLE, settle)
         store_i64(plan + BASE, base)
+        store_i64(plan + FIXED, settle + load_i32(counts + TAKEN))
     if block == 0 and head >= load_i64(args + KEY_HEADS):  # nobody asks for their queries
         for row in range(base):
             convolve_row(args, row, base, head)
@@ -167,24 +167,21 @@ def copy_head(source, width, to):
 @inline
 def remember(args, head):
     """The window, and the pending rows, of one head's channels; with those of head 0 the gates."""
-    plan, counts = load_i64(args + PLAN), load_i64(args + COUNTS)
-    settle, base, n = load_i64(plan + SETTLE), load_i64(plan + BASE), load_i64(args + N)
-    width, trial = 4 * load_i64(args + HEAD_DIM), load_i32(counts + TRIAL) != 0
-    window, at = load_i64(args + WINDOW), head * width
-    length = load_i64(args + TAP_COUNT) - 1
-    taken = settle if trial else base + n
+    plan, counts, n = load_i64(args + PLAN), load_i64(args + COUNTS), load_i64(args + N)
+    base, fixed = load_i64(plan + BASE), load_i64(plan + FIXED)
+    length, width = load_i64(args + TAP_COUNT) - 1, 4 * load_i64(args + HEAD_DIM)
+    at = head * width
     for i in range(length):  # what is read lies at or behind what is written
-        row = raw(args, taken - length + i, base)
-        copy_head(row + at, width, window + i * channels_bytes(args) + at)
-    if trial:
-        first = load_i64(args + WAITING) + load_i32(counts + CARRIED) * pending_bytes(args)
-        for row in range(n):
-            to = first + row * pending_bytes(args)
-            copy_head(raw(args, base + row, base) + at, width, to + at)
-            if head == 0:
-                gates = raw_gates(args, base + row, base)
-                for i in range(0, 8 * load_i64(args + VALUE_HEADS), 4):
-                    store_f32(to + channels_bytes(args) + i, load_f32(gates + i))
+        row = raw(args, fixed - length + i, base)
+        copy_head(row + at, width, load_i64(args + WINDOW) + i * channels_bytes(args) + at)
+    to = load_i64(args + WAITING) + load_i32(counts + CARRIED) * pending_bytes(args)
+    for row in range(base + load_i32(counts + TAKEN), base + n):
+        copy_head(raw(args, row, base) + at, width, to + at)
+        if head == 0:
+            gates = raw_gates(args, row, base)
+            for i in range(0, 8 * load_i64(args + VALUE_HEADS), 4):
+                store_f32(to + channels_bytes(args) + i, load_f32(gates + i))
+        to += pending_bytes(args)
     if head == 0:
         store_i32(load_i64(args + SEEN), load_i32(counts + ROUND))
 

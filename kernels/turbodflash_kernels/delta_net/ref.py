@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from turbodflash_kernels._reference import ReferenceDevice
 from turbodflash_kernels._reference_state import Memory, ReferenceState
-from turbodflash_kernels.device import CARRIED, ROUND, SETTLED, TRIAL
 from turbodflash_kernels.op import DeltaShape, RmsNorm
 
 Floats = NDArray[Any]
@@ -35,21 +34,20 @@ def bind(
     net = Net(shape, taps, dt_bias, decay, eps)
 
     def delta_net(x: Floats, parents: Ints | None = None) -> Floats:
-        settled, carried = int(state.counts[SETTLED]), int(state.counts[CARRIED])
-        if state.seen != state.counts[ROUND]:
+        settled, carried, taken, now = map(int, state.counts)
+        if state.seen != now:
             state.memory, _ = follow(net, state.memory, state.waiting[:settled])
-            state.seen = int(state.counts[ROUND])
+            state.seen = now
         u, z, gates = np.split(x, [shape.channels, shape.channels + shape.inner], axis=1)
         rows = np.concatenate([u, gates], axis=1)
+        state.memory, first = follow(net, state.memory, rows[:taken])
         before, _ = follow(net, state.memory, state.waiting[:carried])
         if parents is not None:
-            o = branch(net, before, rows, parents)
+            rest = branch(net, before, rows, parents)
         else:
-            before, o = follow(net, before, rows)
-        if state.counts[TRIAL]:
-            state.waiting[carried : carried + len(rows)] = rows
-        else:
-            state.memory = before
+            _, rest = follow(net, before, rows[taken:])
+        state.waiting[carried : carried + len(rest)] = rows[taken:]
+        o = np.concatenate([first, rest])
         return gated(o, z.reshape(o.shape), norm).reshape(len(x), -1)
 
     return delta_net
@@ -57,11 +55,10 @@ def bind(
 
 def follow(net: Net, memory: Memory, rows: Floats) -> tuple[Memory, Floats]:
     """The memory after these rows, and their heads [n, value_heads, head_dim]."""
-    heads = []
-    for row in rows:
-        memory, o = net(memory, row)
-        heads.append(o)
-    return memory, np.array(heads)
+    heads = np.empty((len(rows), net.shape.value_heads, net.shape.head_dim), rows.dtype)
+    for row, found in zip(rows, heads, strict=True):
+        memory, found[:] = net(memory, row)
+    return memory, heads
 
 
 def branch(net: Net, memory: Memory, rows: Floats, parents: Ints) -> Floats:
