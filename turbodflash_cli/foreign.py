@@ -54,7 +54,6 @@ UNSUPPORTED = _spread(
         "--yarn-ext-factor --yarn-attn-factor --yarn-beta-slow --yarn-beta-fast": 1,
         "--adaptive-target --adaptive-decay": 1,
         "-bs --backend-sampling --log-jsonl --verbose-prompt": 0,
-        "--reasoning-budget --reasoning-budget-message": 1,
         "-lcs --lookup-cache-static -lcd --lookup-cache-dynamic": 1,
         "-cl --cache-list": 0,
     }
@@ -66,7 +65,6 @@ INSTEAD = {
     "--cache-list": "use: turbodflash models",
     "-mu": "download the file and pass it with -m, or use -hf user/repo",
     "--model-url": "download the file and pass it with -m, or use -hf user/repo",
-    "--reasoning-budget": "use --reasoning off to skip the thinking",
 }
 """What to do in place of a refused option."""
 

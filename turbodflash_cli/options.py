@@ -85,6 +85,8 @@ def say_options(
         sample=sampling.over(defaults),
         thinking=thinking(reasoning),
         split_thoughts=reasoning.reasoning_format != "none",
+        thought_budget=-1 if reasoning.budget is None else reasoning.budget,
+        budget_message=reasoning.budget_message or "",
         template_kwargs=variables,
         special=prompt.special,
     )

@@ -305,6 +305,8 @@ class SayOptions:
     attempt: 0 = first answer; an answer asked for again draws on seed + attempt.
     thinking: asks the template to think, or not to; None = as the template does by itself.
     split_thoughts: tell thoughts from the answer; False = they and their marks are its text.
+    thought_budget: tokens of thought, then they are ended; -1 = as many as the model takes.
+    budget_message: what is said before the mark that ends them then.
     template_kwargs: further variables of the template.
     special: show the text of control tokens.
     """
@@ -315,12 +317,15 @@ class SayOptions:
     attempt: int = 0
     thinking: bool | None = None
     split_thoughts: bool = True
+    thought_budget: int = -1
+    budget_message: str = ""
     template_kwargs: Mapping[str, object] = field(default_factory=dict)
     special: bool = False
 
     def __post_init__(self) -> None:
         _at_least("max_tokens", self.max_tokens, -2)
         _at_least("attempt", self.attempt, 0)
+        _at_least("thought_budget", self.thought_budget, -1)
         if "" in self.stop:
             raise BadUsage(
                 "a stop string is empty; it would end every answer before it begins",

@@ -8,8 +8,11 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, Protocol
 
 from turbodflash_engine.decode import (
+    Budget,
+    Budgeted,
     Drafting,
     Ending,
+    Onlooker,
     Shift,
     Tally,
     Target,
@@ -26,6 +29,7 @@ from turbodflash_engine.info import Memory, ModelInfo
 from turbodflash_engine.options import LoadOptions, SayOptions, SpecOptions
 from turbodflash_engine.sampling import Sampler, resolve_seed
 from turbodflash_engine.sampling.sampler import Vocabulary
+from turbodflash_engine.tokenizer.marks import Marks
 from turbodflash_engine.tokenizer.stream import Detokenizer
 
 if TYPE_CHECKING:
@@ -44,8 +48,8 @@ class Template(Protocol):
     """Messages to the prompt that a model was trained on."""
 
     @property
-    def thought_marks(self) -> tuple[str, str] | None:
-        """What the model writes before and after its thoughts, if it has any."""
+    def thought_marks(self) -> Marks | None:
+        """What the model writes around its thoughts, if it has any."""
 
     def render(self, messages: Sequence[Message], /, **variables: Any) -> str: ...
 
@@ -175,23 +179,34 @@ class Session:
             raise BadUsage("there is no message to answer", hint="say something")
         asked = {} if options.thinking is None else {"enable_thinking": options.thinking}
         prompt = self._template.render(messages, **asked | dict(options.template_kwargs))
-        marks = self._template.thought_marks if options.split_thoughts else None
-        return self._begin(prompt, options, Thoughts.after(prompt, marks))
+        return self._begin(prompt, options, self._template.thought_marks)
 
     def complete(self, prompt: str, options: SayOptions | None = None) -> Iterator[Event]:
         """Continue a text as it is; special tokens in it are recognised. Otherwise like `chat`."""
         if not prompt:
             raise BadUsage("the prompt is empty", hint="give a text to continue")
-        return self._begin(prompt, options or SayOptions(), Thoughts(None))
+        return self._begin(prompt, options or SayOptions(), None)
 
-    def _begin(self, text: str, options: SayOptions, thoughts: Thoughts) -> Iterator[Event]:
+    def _begin(self, text: str, options: SayOptions, marks: Marks | None) -> Iterator[Event]:
         prompt = self._tokenizer.encode(text, add_special=True, parse_special=True)
         self._check_fits(prompt, options)
         self._stop()
         seed = resolve_seed(options.sample.seed, options.attempt)
-        sampler = Sampler(options.sample, self._tokenizer, seed)
-        self._running = self._answer(prompt, sampler, options, thoughts)
+        sampler: Onlooker = Sampler(options.sample, self._tokenizer, seed)
+        if marks and options.thought_budget >= 0:
+            thinking = Thoughts.after(text, marks).thinking
+            budget = Budget(options.thought_budget, options.budget_message)
+            sampler = Budgeted(sampler, self._tokenizer, marks, budget, thinking=thinking)
+        thoughts = Thoughts.after(text, marks if options.split_thoughts else None)
+        preserved = self._tokens(marks.preserved) if marks else ()
+        detokenizer = Detokenizer(self._tokenizer, options.special, preserved)
+        self._running = self._answer(prompt, sampler, options, thoughts, detokenizer)
         return self._running
+
+    def _tokens(self, texts: Sequence[str]) -> frozenset[int]:
+        """Those texts that are tokens."""
+        encoded = (self._tokenizer.encode(t, add_special=False, parse_special=True) for t in texts)
+        return frozenset(ids[0] for ids in encoded if len(ids) == 1)
 
     def _check_fits(self, prompt: Sequence[int], options: SayOptions) -> None:
         size, capacity = len(prompt), self._model.cache.capacity
@@ -207,13 +222,18 @@ class Session:
             )
 
     def _answer(
-        self, prompt: list[int], sampler: Sampler, options: SayOptions, thoughts: Thoughts
+        self,
+        prompt: list[int],
+        sampler: Onlooker,
+        options: SayOptions,
+        thoughts: Thoughts,
+        detokenizer: Detokenizer,
     ) -> Generator[Event, None, None]:
         window, shift = self._window, self._shift(prompt)
         room = self._model.cache.capacity - (options.max_tokens != 0)
         history = window.begin(prompt, shift, max(room, 1))
         size, cached = len(history), self._model.cache.length
-        ending = self._ending(size, options)
+        ending = self._ending(size, options, detokenizer)
         tally = Tally(size, cached, sampler.seed, self._drafting)
 
         def make_room() -> None:
@@ -252,14 +272,14 @@ class Session:
         keep = self._first_prompt if self._keep < 0 else begun + self._keep
         return Shift.of(self._model.cache.capacity, keep)
 
-    def _ending(self, prompt_tokens: int, options: SayOptions) -> Ending:
+    def _ending(self, prompt_tokens: int, options: SayOptions, detokenizer: Detokenizer) -> Ending:
         left, limit = self._model.cache.capacity - prompt_tokens, "context"
         if self._keep is not None and options.max_tokens != UNTIL_FULL:
             left = ALL
         if 0 <= options.max_tokens <= left:
             left, limit = options.max_tokens, "length"
         return Ending(
-            Detokenizer(self._tokenizer, special=options.special),
+            detokenizer,
             eog=self._tokenizer.eog,
             stops=options.stop,
             left=left,

@@ -338,6 +338,14 @@ def test_thinking_is_asked_for_by_flag_or_environment(
     assert "LLAMA_SPEC_NO_THINK is set" in told.err
 
 
+def test_a_budget_of_thoughts_and_what_ends_them_are_handed_on(program: Program) -> None:
+    program("-p", "hi", "--reasoning-budget", "64", "--reasoning-budget-message", "Enough.")
+    program("-p", "hi")
+    first, second = (options for _, options in program.session.asked)
+    assert (first.thought_budget, first.budget_message) == (64, "Enough.")
+    assert (second.thought_budget, second.budget_message) == (-1, "")
+
+
 def test_the_files_sampling_defaults_hold_where_no_flag_speaks(program: Program) -> None:
     from dataclasses import replace
 

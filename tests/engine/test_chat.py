@@ -9,9 +9,11 @@ import pytest
 
 from tests.engine.tokenizer_vocabularies import ALL, metadata, tokenizer
 from tests.golden_files import GOLDEN, shared_golden
+from turbodflash_engine.decode import Thoughts
 from turbodflash_engine.errors import BadModel, BadUsage, Unknown
 from turbodflash_engine.tokenizer import meter
 from turbodflash_engine.tokenizer.chat import BUILT_IN, ChatTemplate, template_source
+from turbodflash_engine.tokenizer.marks import CHANNELS, TAGS
 
 VOCABULARY_OF = {
     "gemma-4-vocab": "gemma-4",
@@ -259,15 +261,56 @@ def test_content_is_given_in_parts_where_only_parts_are_read():
     ("source", "supports", "marks"),
     [
         ("{{ messages[0].content }}{% if enable_thinking is false %}<think></think>{% endif %}",
-         True, ("<think>", "</think>")),
+         True, TAGS),
         ("{{ messages[0].content }}{% if enable_thinking %}<|channel>thought<channel|>{% endif %}",
-         True, ("<|channel>thought", "<channel|>")),
+         True, CHANNELS),
         ("{{ messages[0].content }}", False, None),
     ],
 )  # fmt: skip
 def test_who_thinks(source, supports, marks):
     assert template(source).supports_thinking is supports
     assert template(source).thought_marks == marks
+
+
+TURN = "<|im_start|>user\nHello<|im_end|>\n<|im_start|>assistant\n"
+QWEN_3 = (
+    TURN + "{% if enable_thinking is defined and enable_thinking is false %}"
+    "{{ '<think>\\n\\n</think>\\n\\n' }}{% endif %}"
+)
+QWEN_35 = (
+    TURN + "{% if enable_thinking %}{{ '<think>\\n' }}{% else %}"
+    "{{ '<think>\\n\\n</think>\\n\\n' }}{% endif %}"
+)
+GEMMA_4 = (
+    "{% if enable_thinking %}{{ '<|turn>system\\n<|think|>\\n<turn|>\\n' }}{% endif %}"
+    "{{ '<|turn>user\\nHello<turn|>\\n<|turn>model\\n' }}"
+    "{% if not enable_thinking %}{{ '<|channel>thought\\n<channel|>' }}{% endif %}"
+)
+THOUGHT, CHANNEL = "<think>x</think>y", "<|channel>thought\nx<channel|>y"
+
+
+@pytest.mark.parametrize(
+    ("source", "thinking", "end", "said", "told"),
+    [
+        (QWEN_3, None, "assistant\n", THOUGHT, ("x", "y")),
+        (QWEN_3, True, "assistant\n", "y", ("", "y")),
+        (QWEN_3, False, "<think>\n\n</think>\n\n", "y", ("", "y")),
+        (QWEN_3, False, "<think>\n\n</think>\n\n", THOUGHT, ("", THOUGHT)),
+        (QWEN_35, True, "assistant\n<think>\n", "x\n</think>\n\ny", ("x\n", "y")),
+        (QWEN_35, False, "<think>\n\n</think>\n\n", "y", ("", "y")),
+        (GEMMA_4, True, "<|turn>model\n", CHANNEL, ("x", "y")),
+        (GEMMA_4, True, "<|turn>model\n", "y" + CHANNEL, ("x", "yy")),
+        (GEMMA_4, False, "<|channel>thought\n<channel|>", "y", ("", "y")),
+    ],
+)
+def test_families_think_and_answer_each_in_their_own_way(source, thinking, end, said, told):
+    ours = template(source)
+    assert ours.supports_thinking
+    prompt = ours.render(HELLO, enable_thinking=thinking)
+    assert prompt.endswith(end)
+    events = list(Thoughts.after(prompt, ours.thought_marks).push(said, over=True))
+    thought = "".join(event.piece for event in events if event.thought)
+    assert (thought, "".join(event.piece for event in events if not event.thought)) == told
 
 
 @pytest.mark.parametrize(

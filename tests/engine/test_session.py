@@ -16,6 +16,7 @@ from turbodflash_engine.errors import BadUsage, DoesNotFit
 from turbodflash_engine.events import Event, Finished, Progress, Started, Text, Verified
 from turbodflash_engine.options import LoadOptions, SampleOptions, SayOptions, SpecOptions
 from turbodflash_engine.session import Session
+from turbodflash_engine.tokenizer.marks import Marks
 
 SEEDED = SampleOptions(seed=42)
 
@@ -97,7 +98,7 @@ def test_template_variables_win_over_the_option() -> None:
 def test_thoughts_are_told_apart_in_a_chat_only() -> None:
     whole = text_of(Conversation().heard("ABC"))
     template = ToyTemplate()
-    template.thought_marks = (whole[:2], whole[5])
+    template.thought_marks = Marks(whole[:2], whole[5])
     session = Session(ToyModel(), ToyTokenizer(), template, TOY_INFO)
     turn = [{"role": "user", "content": "ABC"}]
     told = [event for event in session.chat(turn, say()) if isinstance(event, Text)]
@@ -109,6 +110,24 @@ def test_thoughts_are_told_apart_in_a_chat_only() -> None:
     assert text_of(unsplit) == whole
     assert not any(event.thought for event in unsplit if isinstance(event, Text))
     assert text_of(session.complete("ABC", say())) == whole
+
+
+def test_marks_of_thoughts_are_seen_where_they_are_control_tokens() -> None:
+    """The toy's second token is the mark; as any control token it has no text of its own."""
+
+    class Silent(ToyTokenizer):
+        def piece(self, token: int, /, special: bool = False) -> bytes:
+            hidden = token == mark and not special
+            return b"" if hidden else super().piece(token, special)
+
+    whole = text_of(Conversation().heard("ABC"))
+    (mark,) = ToyTokenizer().encode(whole[1], add_special=False, parse_special=True)
+    template = ToyTemplate()
+    session = Session(ToyModel(), Silent(), template, TOY_INFO)
+    turn = [{"role": "user", "content": "ABC"}]
+    assert text_of(list(session.chat(turn, say()))) == whole.replace(whole[1], "")
+    template.thought_marks = Marks("never", whole[1], preserved=(whole[1], "never"))
+    assert text_of(list(session.chat(turn, say()))) == whole
 
 
 def test_the_same_seed_says_the_same_and_another_attempt_does_not() -> None:

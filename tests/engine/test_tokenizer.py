@@ -233,6 +233,11 @@ def test_eos_is_added_where_the_file_asks_for_it():
         (["a", "b"], {"eos_token_id": 1}, {1}),
         (["a", "b"], {"eos_token_id": 1, "eot_token_id": 0}, {0, 1}),
         (["<|fim_pad|>", "<|repo_name|>", "<|file_sep|>", "<|fim_prefix|>"], {}, {0, 1, 2}),
+        (
+            ["<|endoftext|>", "<|im_end|>", "<think>", "<|fim_pad|>", "<|repo_name|>"],
+            {"eos_token_id": 1},
+            {0, 1, 3, 4},
+        ),
         (["<|fim_pad|>", "a"], {"fim_pad_token_id": 1}, {1}),
         (["<|end|>", "<|return|>", "<|call|>"], {}, {1, 2}),
         (["<|end|>", "<|calls|>", "<|flush|>"], {}, {1, 2}),

@@ -84,3 +84,12 @@ def test_control_tokens_are_hidden_unless_asked_for():
     shown, hidden = Detokenizer(ours, special=True), Detokenizer(ours)
     assert shown.push(ours.eos_id) == "<|endoftext|>"
     assert hidden.push(ours.eos_id) == ""
+
+
+def test_a_control_token_may_be_told_all_the_same():
+    ours = tokenizer("tiny-bpe-qwen2")
+    ids = ours.encode("<|im_end|><|bos|>", add_special=False, parse_special=True)
+    assert all(ours.control(id) for id in ids)
+    for preserved, text in (((), ""), (ids[:1], "<|im_end|>"), (ids, "<|im_end|><|bos|>")):
+        stream = Detokenizer(ours, preserved=preserved)
+        assert "".join(map(stream.push, ids)) == text

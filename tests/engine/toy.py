@@ -16,6 +16,7 @@ from turbodflash_engine.cache.pieces import Arrays, Piece, Pieces
 from turbodflash_engine.drafters._base import Draft
 from turbodflash_engine.info import Memory, ModelInfo
 from turbodflash_engine.options import SampleOptions
+from turbodflash_engine.tokenizer.marks import Marks
 
 VOCAB = 64
 BOS, EOS, EOT = 0, 1, 2
@@ -44,7 +45,7 @@ class ToyTokenizer:
 
 
 class ToyTemplate:
-    thought_marks: tuple[str, str] | None = None
+    thought_marks: Marks | None = None
 
     def render(self, messages: Sequence[Any], /, **variables: Any) -> str:
         return "".join(str(message["content"]) for message in messages)

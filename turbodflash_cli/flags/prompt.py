@@ -197,6 +197,26 @@ class ReasoningFlags(Group):
             choices=("none", "deepseek", "auto"),
         ),
     ] = None
+    budget: Annotated[
+        int | None,
+        flag(
+            "--reasoning-budget",
+            help="Most tokens of thought; 0 ends them at once.",
+            metavar="N",
+            parse=whole(low=-1),
+            env="LLAMA_ARG_THINK_BUDGET",
+            default="-1",
+        ),
+    ] = None
+    budget_message: Annotated[
+        str | None,
+        flag(
+            "--reasoning-budget-message",
+            help="What is said before thoughts are ended.",
+            metavar="TEXT",
+            env="LLAMA_ARG_THINK_BUDGET_MESSAGE",
+        ),
+    ] = None
     reasoning_effort: Annotated[
         str | None,
         flag(

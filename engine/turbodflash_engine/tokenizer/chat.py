@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import Any, Protocol
 
 from turbodflash_engine.errors import BadModel, BadUsage
+from turbodflash_engine.tokenizer.marks import Marks, marks_in
 from turbodflash_engine.tokenizer.meter import Meter, TooMuch, meter
 from turbodflash_engine.tokenizer.sandbox import Invalid, Refused, Sandbox, reason
 from turbodflash_engine.tokenizer.templates import BUILT_IN, DEFAULT, template_source
@@ -19,7 +20,6 @@ Message = Mapping[str, Any]
 """One turn: `role` and `content`, and what else the template knows of (`reasoning_content`,
 `tool_calls`, `name`, `tool_call_id`)."""
 
-_THOUGHTS = (("<think>", "</think>"), ("<|channel>thought", "<channel|>"))
 _KEEP_THOUGHTS = {
     "preserve_reasoning": True,
     "preserve_thinking": True,
@@ -99,9 +99,9 @@ class ChatTemplate:
         return _NEEDLE in self._probe([{"role": "user", "content": parts}])
 
     @property
-    def thought_marks(self) -> tuple[str, str] | None:
-        """What the model writes before and after its thoughts, if the template knows thoughts."""
-        return next((marks for marks in _THOUGHTS if marks[1] in self.source), None)
+    def thought_marks(self) -> Marks | None:
+        """What the model writes around its thoughts, if the template knows thoughts."""
+        return marks_in(self.source)
 
     def _variables(
         self, add_generation_prompt: bool, tools: Any, enable_thinking: bool

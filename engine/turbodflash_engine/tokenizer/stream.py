@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from codecs import getincrementaldecoder
+from collections.abc import Container
 from typing import Protocol
 
 _Decoder = getincrementaldecoder("utf-8")
@@ -21,15 +22,18 @@ class Detokenizer:
     U+FFFD. All pushes and the flush together are the whole answer decoded at once.
     """
 
-    def __init__(self, tokenizer: Pieces, special: bool = False) -> None:
-        """special: show the text of control tokens."""
+    def __init__(
+        self, tokenizer: Pieces, special: bool = False, preserved: Container[int] = ()
+    ) -> None:
+        """special: show the text of control tokens; preserved: those that are always shown."""
         self._tokenizer = tokenizer
-        self._special = special
+        self._special, self._preserved = special, preserved
         self._decoder = _Decoder("replace")
 
     def push(self, id: int) -> str:
         """The text that token `id` completes; may be empty."""
-        return self._decoder.decode(self._tokenizer.piece(id, self._special))
+        shown = self._special or id in self._preserved
+        return self._decoder.decode(self._tokenizer.piece(id, shown))
 
     def flush(self) -> str:
         """What still waits, as U+FFFD: no further byte will come. Then begins anew."""
