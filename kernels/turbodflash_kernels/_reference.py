@@ -11,7 +11,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from turbodflash_kernels._reference_kv import Coded, ReferenceKV, Unrounded
 from turbodflash_kernels._reference_state import ReferenceState
-from turbodflash_kernels.device import Device
+from turbodflash_kernels.device import Device, ring_of
 from turbodflash_kernels.kv import HeadFormat
 from turbodflash_kernels.op import DeltaShape, Part
 from turbodflash_kernels.planar import Format, dequantize
@@ -82,11 +82,17 @@ class ReferenceDevice(Device):
         return 4.0
 
     def new_kv(
-        self, format_k: HeadFormat, format_v: HeadFormat, positions: int, kv_heads: int
+        self,
+        format_k: HeadFormat,
+        format_v: HeadFormat,
+        positions: int,
+        kv_heads: int,
+        ring: bool = False,
     ) -> ReferenceKV:
         kind = Unrounded if self.precision is np.float64 else Coded
         rest = (positions, kv_heads, self.poison)
-        return ReferenceKV(kind.empty(format_k, *rest), kind.empty(format_v, *rest))
+        sides = kind.empty(format_k, *rest), kind.empty(format_v, *rest)
+        return ReferenceKV(*sides, ring_of(positions, ring))
 
     def new_state(self, shape: DeltaShape, counts: NDArray[Any], room: int) -> ReferenceState:
         return ReferenceState.empty(self, shape, counts, room)

@@ -14,7 +14,7 @@ from turbodflash_kernels.kv import HeadFormat
 
 Floats = NDArray[Any]
 Bytes = NDArray[np.uint8]
-Slots = slice | NDArray[Any]
+Slots = NDArray[Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,19 +34,19 @@ class Coded:
         """x: heads [n, kv_heads, head_dim]."""
         self.data[slots] = self.format.encode(x)
 
-    def stored(self, stop: int) -> Floats:
-        """The stored numbers [stop, kv_heads, padded] of the first slots."""
-        return self.format.type.decode(self.data[:stop])
+    def stored(self, slots: Slots) -> Floats:
+        """The stored numbers [n, kv_heads, padded] of these slots."""
+        return self.format.type.decode(self.data[slots])
 
-    def heads(self, start: int, stop: int) -> Floats:
-        """Heads [stop - start, kv_heads, head_dim]."""
-        return self.format.decode(self.data[start:stop])
+    def heads(self, slots: Slots) -> Floats:
+        """Heads [n, kv_heads, head_dim]."""
+        return self.format.decode(self.data[slots])
 
-    def rows(self, start: int, stop: int) -> Bytes:
-        return self.data[start:stop].copy()
+    def rows(self, slots: Slots) -> Bytes:
+        return self.data[slots]
 
-    def put_rows(self, start: int, rows: Bytes) -> None:
-        self.data[start : start + len(rows)] = rows
+    def put_rows(self, slots: Slots, rows: Bytes) -> None:
+        self.data[slots] = rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,17 +64,17 @@ class Unrounded:
     def put(self, slots: Slots, x: Floats) -> None:
         self.data[slots] = self.format.turned(x)
 
-    def stored(self, stop: int) -> Floats:
-        return self.data[:stop]
+    def stored(self, slots: Slots) -> Floats:
+        return self.data[slots]
 
-    def heads(self, start: int, stop: int) -> Floats:
-        return self.format.back(self.data[start:stop])
+    def heads(self, slots: Slots) -> Floats:
+        return self.format.back(self.data[slots])
 
-    def rows(self, start: int, stop: int) -> Bytes:
-        return self.format.type.encode(self.data[start:stop])
+    def rows(self, slots: Slots) -> Bytes:
+        return self.format.type.encode(self.data[slots])
 
-    def put_rows(self, start: int, rows: Bytes) -> None:
-        self.data[start : start + len(rows)] = self.format.type.decode(rows)
+    def put_rows(self, slots: Slots, rows: Bytes) -> None:
+        self.data[slots] = self.format.type.decode(rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +83,7 @@ class ReferenceKV:
 
     k: Coded | Unrounded
     v: Coded | Unrounded
+    ring: int = 0
 
     @property
     def format_k(self) -> HeadFormat:
@@ -96,16 +97,24 @@ class ReferenceKV:
     def nbytes(self) -> int:
         return self.k.data.nbytes + self.v.data.nbytes
 
+    def slots(self, positions: NDArray[Any]) -> Slots:
+        """Where these positions lie."""
+        return positions % self.ring if self.ring else positions
+
     def read(self, start: int, stop: int) -> tuple[Floats, Floats]:
-        return self.k.heads(start, stop), self.v.heads(start, stop)
+        slots = self.slots(np.arange(start, stop))
+        return self.k.heads(slots), self.v.heads(slots)
 
     def rows(self, start: int, stop: int) -> tuple[Bytes, Bytes]:
-        return self.k.rows(start, stop), self.v.rows(start, stop)
+        slots = self.slots(np.arange(start, stop))
+        return self.k.rows(slots), self.v.rows(slots)
 
     def put_rows(self, start: int, k: Bytes, v: Bytes) -> None:
-        self.k.put_rows(start, k)
-        self.v.put_rows(start, v)
+        slots = self.slots(np.arange(start, start + len(k)))
+        self.k.put_rows(slots, k)
+        self.v.put_rows(slots, v)
 
     def move(self, sources: Sequence[int], to: int) -> None:
-        for source, target in moves(sources, to):
+        pairs = np.array(moves(sources, to), np.int64).reshape(-1, 2)
+        for source, target in self.slots(pairs):
             self.k.data[target], self.v.data[target] = self.k.data[source], self.v.data[source]

@@ -39,7 +39,14 @@ class KV(Protocol):
 
     How they lie in memory is the device's affair. `rows` and `put_rows` speak the bytes of the
     types themselves, the same on every device.
+
+    ring: 0, or how many slots there are, a multiple of RING_STEP: position p then lies in slot
+    p % ring, where it takes the place of p - ring. Methods and ops are told positions, however
+    large: what they call slot s is slot s % ring. Whoever asks for one that is gone gets another.
     """
+
+    @property
+    def ring(self) -> int: ...
 
     @property
     def format_k(self) -> HeadFormat: ...
@@ -123,6 +130,17 @@ class State(Protocol):
     def restore(self, saved: Any) -> None:
         """The memory becomes what it was when it was saved."""
         ...
+
+
+RING_STEP = 128
+"""Slots of a ring are a multiple of it, so that no tile of so many keys or fewer wraps around."""
+
+
+def ring_of(slots: int, ring: bool) -> int:
+    """`KV.ring` of a cache of so many slots; raises ValueError for those that make no ring."""
+    if ring and (slots < 1 or slots % RING_STEP):
+        raise ValueError(f"{slots} slots make no ring, a multiple of {RING_STEP} does")
+    return slots if ring else 0
 
 
 def moves(sources: Sequence[int], to: int) -> list[tuple[int, int]]:
@@ -220,20 +238,30 @@ class Device(ABC):
         head_dim_k: int,
         head_dim_v: int,
         rotate: bool = False,
+        ring: bool = False,
     ) -> KV:
         """Room for the keys and values of one layer, in types of the package `kv`.
 
-        rotate: plain quantised types are stored rotated. Raises NoKernel for a type that there is
-        not, or that heads of this size cannot take.
+        rotate: plain quantised types are stored rotated. ring: as for `new_kv`. Raises NoKernel for
+        a type that there is not, or that heads of this size cannot take.
         """
         formats = head_formats(type_k, type_v, head_dim_k, head_dim_v, rotate)
-        return self.new_kv(*formats, positions, kv_heads)
+        return self.new_kv(*formats, positions, kv_heads, ring)
 
     @abstractmethod
     def new_kv(
-        self, format_k: HeadFormat, format_v: HeadFormat, positions: int, kv_heads: int
+        self,
+        format_k: HeadFormat,
+        format_v: HeadFormat,
+        positions: int,
+        kv_heads: int,
+        ring: bool = False,
     ) -> KV:
-        """As `kv`, of heads stored in these formats; a slot that was not written holds anything."""
+        """As `kv`, of heads stored in these formats; a slot that was not written holds anything.
+
+        ring: so many positions are remembered of any number (see `KV`); a multiple of RING_STEP,
+        else ValueError.
+        """
 
     def new_state(self, shape: DeltaShape, counts: Array, room: int) -> State:
         """The memory of one recurrent layer, which has seen no token.

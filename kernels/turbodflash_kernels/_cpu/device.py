@@ -19,7 +19,7 @@ from turbodflash_kernels._cpu.memory import Memory
 from turbodflash_kernels._cpu.state import CpuState
 from turbodflash_kernels._cpu.team import Tape, Team, address, aligned
 from turbodflash_kernels._cpu.words import ARGUMENT_WORDS, RECORD_WORDS, own_tasks
-from turbodflash_kernels.device import Device
+from turbodflash_kernels.device import Device, ring_of
 from turbodflash_kernels.kv import HeadFormat
 from turbodflash_kernels.op import DeltaShape, Part
 from turbodflash_kernels.planar import Format
@@ -129,9 +129,15 @@ class CpuDevice(Device):
         return layout.tile_bytes(format, cols) / (layout.TILE * cols)
 
     def new_kv(
-        self, format_k: HeadFormat, format_v: HeadFormat, positions: int, kv_heads: int
+        self,
+        format_k: HeadFormat,
+        format_v: HeadFormat,
+        positions: int,
+        kv_heads: int,
+        ring: bool = False,
     ) -> kv.CpuKV:
-        return kv.make(format_k, format_v, positions, kv_heads, self.library, self.flush)
+        slots = ring_of(positions, ring)
+        return kv.make(format_k, format_v, positions, kv_heads, slots, self.library, self.flush)
 
     def new_state(self, shape: DeltaShape, counts: NDArray[Any], room: int) -> CpuState:
         return CpuState.empty(shape, counts, room, self.flush)

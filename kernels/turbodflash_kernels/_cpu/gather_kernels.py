@@ -8,6 +8,7 @@ from turbodflash_kernels._cpu.kv_words import (
     BLOCKS_K,
     CHUNK,
     CHUNK_BYTES,
+    CHUNKS,
     FIELDS_K,
     K_HEAD,
     K_TILE,
@@ -33,16 +34,20 @@ inline = numba.njit(error_model="numpy")
 
 
 @inline
+def chunk_at(kv, chunk):
+    return load_i64(kv + MEMORY) + chunk % load_i64(kv + CHUNKS) * load_i64(kv + CHUNK_BYTES)
+
+
+@inline
 def keys_at(kv, chunk, head):
     """Where the keys of a chunk lie."""
-    return load_i64(kv + MEMORY) + chunk * load_i64(kv + CHUNK_BYTES) + head * load_i64(kv + K_HEAD)
+    return chunk_at(kv, chunk) + head * load_i64(kv + K_HEAD)
 
 
 @inline
 def values_at(kv, chunk, head):
     """Where the values of a chunk lie."""
-    start = load_i64(kv + MEMORY) + chunk * load_i64(kv + CHUNK_BYTES)
-    return start + load_i64(kv + V_AT) + head * load_i64(kv + V_HEAD)
+    return chunk_at(kv, chunk) + load_i64(kv + V_AT) + head * load_i64(kv + V_HEAD)
 
 
 @inline

@@ -5,7 +5,8 @@ value is the row of bytes that its codec writes. Keys lie in tiles of sixteen, t
 fields (float16) and units (what holds a whole number of codes), so that lane after lane has the
 same of sixteen keys: a field of all sixteen, the next, ..., a unit of all sixteen, the next, ...
 
-A chunk's keys and values stand together so that a short text touches few pages of each layer.
+A chunk's keys and values stand together so that a short text touches few pages of each layer. Of a
+ring, chunks follow each other around.
 """
 
 from __future__ import annotations
@@ -78,6 +79,7 @@ class CpuKV:
     v: Bytes
     words: NDArray[np.int64]
     places: NDArray[np.intp]
+    ring: int
     flush: Callable[[], None]
 
     @property
@@ -88,6 +90,13 @@ class CpuKV:
     def chunks(self) -> int:
         return len(self.k)
 
+    @property
+    def most_seen(self) -> int:
+        """Chunks that one pass looks at, at most: of a ring, the first of them may end, and the
+        last begin, in the same place.
+        """
+        return self.chunks + (self.ring > 0)
+
     def read(self, start: int, stop: int) -> tuple[NDArray[Any], NDArray[Any]]:
         """As KV.read."""
         k, v = self.rows(start, stop)
@@ -96,18 +105,19 @@ class CpuKV:
     def rows(self, start: int, stop: int) -> tuple[Bytes, Bytes]:
         """As KV.rows."""
         self.flush()
-        chunks = slice(start // CHUNK, -(-stop // CHUNK))
+        first = start // CHUNK
+        chunks = np.arange(first, -(-stop // CHUNK)) % self.chunks
         tiles = self.k[chunks].swapaxes(1, 2)[..., self.places]  # chunk, tile, head, lane, byte
         k = tiles.swapaxes(2, 3).reshape(-1, *tiles.shape[2:3], tiles.shape[-1])
         v = self.v[chunks].swapaxes(1, 2).reshape(-1, *self.v.shape[1:2], self.v.shape[-1])
-        here = slice(start - chunks.start * CHUNK, stop - chunks.start * CHUNK)
+        here = slice(start - first * CHUNK, stop - first * CHUNK)
         return k[here], v[here].copy()
 
     def put_rows(self, start: int, k: Bytes, v: Bytes) -> None:
         """As KV.put_rows."""
         self.flush()
         for row, position in enumerate(range(start, start + len(k))):
-            chunk, at = divmod(position, CHUNK)
+            chunk, at = self._place(position)
             self.k[chunk, :, at // TILE, self.places[at % TILE]] = k[row].T
             self.v[chunk, :, at] = v[row]
 
@@ -115,10 +125,14 @@ class CpuKV:
         """As KV.move."""
         self.flush()
         for source, target in moves(sources, to):
-            (c, i), (d, j) = divmod(source, CHUNK), divmod(target, CHUNK)
+            (c, i), (d, j) = self._place(source), self._place(target)
             key = self.k[c, :, i // TILE, self.places[i % TILE]]
             self.k[d, :, j // TILE, self.places[j % TILE]] = key
             self.v[d, :, j] = self.v[c, :, i]
+
+    def _place(self, position: int) -> tuple[int, int]:
+        """Its chunk, and the place within."""
+        return position // CHUNK % self.chunks, position % CHUNK
 
 
 def make(
@@ -126,6 +140,7 @@ def make(
     format_v: HeadFormat,
     positions: int,
     kv_heads: int,
+    ring: int,
     library: Library,
     flush: Callable[[], None],
 ) -> CpuKV:
@@ -144,9 +159,9 @@ def make(
     words += [_encoder(library, format_k), _encoder(library, format_v)]
     words += [float_word(_most(format_k)), float_word(_most(format_v))]
     words += [rows.blocks, Rows.of(format_v).blocks, rows.fields, rows.units, rows.unit]
-    words += [_turn(format_k.rotation), _turn(format_v.rotation), address(SIGNS)]
+    words += [_turn(format_k.rotation), _turn(format_v.rotation), address(SIGNS), chunks]
     assert len(words) == WORDS
-    return CpuKV(format_k, format_v, k, v, np.array(words, np.int64), rows.places(), flush)
+    return CpuKV(format_k, format_v, k, v, np.array(words, np.int64), rows.places(), ring, flush)
 
 
 SIGNS = np.concatenate([SIGNS_BEFORE, SIGNS_AFTER])

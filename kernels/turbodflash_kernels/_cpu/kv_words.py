@@ -16,4 +16,5 @@ ENCODE_K, ENCODE_V, MOST_K, MOST_V = range(120, 152, 8)
 BLOCKS_K, BLOCKS_V, FIELDS_K, UNITS_K, UNIT_K = range(152, 192, 8)
 # rotation of heads: 0 none, n > 0 a Hadamard block, -n a turbo block; SIGNS: float32 [2, 128]
 TURN_K, TURN_V, SIGNS = range(192, 216, 8)
-WORDS = 27
+CHUNKS = 216  # that there are: chunk c lies where c % CHUNKS does
+WORDS = 28

@@ -21,7 +21,7 @@ from turbodflash_kernels._gpu.counters import Counters
 from turbodflash_kernels._gpu.graphs import CudaGraphs, Record, Replayed
 from turbodflash_kernels._gpu.launching import Launch, Recorder, launch_now, launching_on
 from turbodflash_kernels.device import Device
-from turbodflash_kernels.errors import NoDevice, NoRoom
+from turbodflash_kernels.errors import NoDevice, NoKernel, NoRoom
 from turbodflash_kernels.kv import HeadFormat
 from turbodflash_kernels.op import Part
 from turbodflash_kernels.planar import Format
@@ -181,8 +181,15 @@ class GpuDevice(Device):
         return weight.bytes_per_weight(format)
 
     def new_kv(
-        self, format_k: HeadFormat, format_v: HeadFormat, positions: int, kv_heads: int
+        self,
+        format_k: HeadFormat,
+        format_v: HeadFormat,
+        positions: int,
+        kv_heads: int,
+        ring: bool = False,
     ) -> kv.GpuKV:
+        if ring:
+            raise NoKernel("layers that look through a window are not supported there yet")
         return kv.make(format_k, format_v, positions, kv_heads, self)
 
     @contextmanager

@@ -87,6 +87,7 @@ class GpuKV:
     k: Side
     v: Side
     room: int
+    ring: int = 0
 
     @property
     def format_k(self) -> HeadFormat:

@@ -13,6 +13,9 @@ The row at position p sees the keys of slots
     causal       0..p
     not causal   0..max(positions): the rows of the call see all of each other
     window > 0   of those, only slots p0 with p - p0 < window: nothing that follows p is hidden.
+Of a ring (see `KV`) slot s is slot s % ring. All that a call sees must be there: the furthest slot
+that was stored less the first that a row sees is below the ring. Then the result has the bits that
+it has in a cache of all positions; slots that no row sees may hold anything that was stored.
 sinks: one logit more per head in the softmax, with a value of zero.
 
 parents: the rows are a tree. Row 0 is its root, with parent -1; the parent of row r is a row before

@@ -21,6 +21,7 @@ class Case:
     """context: keys that the first row sees.
 
     format, values: types of keys and of values, the same if only one is given.
+    ring: slots of the cache; 0 = one for each position.
     block, tree: rows that the op is called with. They depend on each other: a row of the case is a
     whole block or tree, at the next position.
     """
@@ -37,11 +38,17 @@ class Case:
     sinks: bool = False
     block: int = 0
     tree: int = 0
+    ring: int = 0
     lossy_weights: bool = False
 
     def __str__(self) -> str:
         shape = f"{self.heads}h{self.kv_heads}x{self.head_dim}"
-        numbers = {"window": self.window, "block": self.block, "tree": self.tree}
+        numbers = {
+            "window": self.window,
+            "ring": self.ring,
+            "block": self.block,
+            "tree": self.tree,
+        }
         extras = [f"{name}{number}" for name, number in numbers.items() if number]
         extras += ["sinks"] * self.sinks + ["rotated"] * self.rotate
         types = "/".join(filter(None, [self.format, self.values]))
@@ -92,12 +99,14 @@ class Case:
 
     def _filled(self, device: Device, positions: int) -> KV:
         """A cache of the very bytes that every device and precision is given."""
-        shape = (positions, self.kv_heads, self.head_dim, self.head_dim)
-        kv = device.kv(*self._types, *shape, rotate=self.rotate)
+        shape = (self.kv_heads, self.head_dim, self.head_dim)
+        slots, ring = self.ring or positions, bool(self.ring)
+        kv = device.kv(*self._types, slots, *shape, rotate=self.rotate, ring=ring)
         both = normal(positions, 2 * self.kv_heads * self.head_dim, 8).astype(np.float16)
         heads = both.reshape(positions, 2, self.kv_heads, self.head_dim)
         k, v = (format.encode(heads[:, side]) for side, format in enumerate(self._formats))
-        kv.put_rows(0, k, v)
+        first = max(positions - slots, 0)
+        kv.put_rows(first, k[first:], v[first:])
         return kv
 
     @property
@@ -129,6 +138,13 @@ def depths(parents: NDArray[np.int32]) -> NDArray[np.int32]:
     return found
 
 
+RINGS = [
+    *(Case(rows, 900, 6, 2, 64, window=100, ring=256) for rows in (1, 8, 40)),
+    *(Case(2, context, 4, 1, 128, "q8_0", window=130, ring=384) for context in (20, 383, 2000)),
+    *(Case(2, context, 4, 2, 64, window=90, ring=256, tree=17) for context in (250, 380, 1000)),
+    *(Case(2, 500, 6, 2, 64, window=70, ring=256, sinks=True, block=size) for size in (2, 16)),
+]
+
 CONTEXTS = (1, 15, 16, 17, 63, 64, 65, 300, 700)
 
 CASES = [
@@ -147,6 +163,7 @@ CASES = [
     *(Case(3, context, 9, 3, 64, tree=17) for context in (1, 118, 300)),
     *(Case(3, 250, 4, 2, 80, "f32", tree=size) for size in (1, 2, 32)),
     *(Case(3, 125, 4, 1, 128, window=size, sinks=True, tree=20) for size in (3, 40, 160)),
+    *RINGS,
 ]
 
 HEAD_DIMS = (64, 80, 96, 128, 192, 256, 512, 576)
@@ -173,7 +190,7 @@ def is_quick(case: Case) -> bool:
     return case.rows * (case.block or case.tree or 1) * case.context * case.head_dim <= 410_000
 
 
-QUICK = [case for case in [*CASES, *TYPE_CASES] if is_quick(case)]
+QUICK = [case for case in [*CASES, *TYPE_CASES] if is_quick(case) and not case.ring]
 
 AHEAD = [
     *(Case(rows, 64, 32, 8, 128) for rows in (1, 64)),

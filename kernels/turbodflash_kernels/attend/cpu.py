@@ -42,7 +42,8 @@ bounds_bytes, space_bytes = inline(bounds_bytes), inline(space_bytes)
 Q, Q_STRIDE, POSITIONS, N, KV, KV_HEADS, GROUP, HEAD_DIM, SCALE = range(0, 72, 8)
 OUT, OUT_STRIDE, WINDOW, BLOCK, SINKS = range(72, 112, 8)  # BLOCK: rows see all of the call
 CHUNK_KERNEL, ROWS_PER_TASK = 112, 120
-# words of few rows; PARTIALS: float32 [kv_heads, CHUNKS, n * group, width_v + PARTIAL_EXTRA]
+# words of few rows; PARTIALS: float32 [kv_heads, CHUNKS, n * group, width_v + PARTIAL_EXTRA], that
+# of chunk c at c % CHUNKS
 PARTIALS, CHUNKS, SPLITS, PARENTS = range(128, 160, 8)
 DIRECT = 160  # two words: kernels of _cpu/direct_kernels.py for the queries of one row, or 0
 NOTHING = 176  # two words of 0
@@ -98,6 +99,14 @@ def partials_of(args, head):
     queries = load_i64(args + N) * load_i64(args + GROUP)
     each = load_i64(args + CHUNKS) * queries * partial_bytes(args)
     return load_i64(args + PARTIALS) + head * each
+
+
+@inline
+def partial_of(args, here, chunk, query):
+    """Where the partial of a chunk and a query of a K/V head lies, whose partials begin `here`."""
+    queries = load_i64(args + N) * load_i64(args + GROUP)
+    place = chunk % load_i64(args + CHUNKS)
+    return here + (place * queries + query) * partial_bytes(args)
 
 
 @inline
@@ -167,7 +176,7 @@ def split(args, task, scratch):
         for c in range(first, last):
             bound(args, j, j + count, c * CHUNK, furthest, bounds)
             following = keys_at(kv, c + 1, head) if c + 1 < last else 0
-            out = here + (c * queries + j) * size
+            out = partial_of(args, here, c, j)
             k, v = keys_at(kv, c, head), values_at(kv, c, head)
             call11(chunk, kv, direct, k, v, following, scratch, count, bounds, space, out, size)
 
@@ -179,7 +188,7 @@ def branches(args, task, scratch):
     an ordinary chunk. Those from before the tree are the same for all rows of a task.
     """
     kv, n, (kv_heads, group, width) = load_i64(args + KV), load_i64(args + N), heads_of(args)
-    head, queries, size = task % kv_heads, n * group, partial_bytes(args)
+    head, size = task % kv_heads, partial_bytes(args)
     here = partials_of(args, head)
     bounds = scratch + 4 * group * load_i64(kv + SUM_K)
     space = bounds + bounds_bytes(group)
@@ -200,22 +209,20 @@ def branches(args, task, scratch):
                 j = row * group
                 take_queries(args, head, j, j + group, scratch)
                 bound(args, j, j + group, start, -1, bounds)
-                call11(chunk, kv, direct, keys, values, 0, scratch, group, bounds, space,
-                      here + (c * queries + j) * size, size)  # fmt: skip
+                out = partial_of(args, here, c, j)
+                call11(chunk, kv, direct, keys, values, 0, scratch, group, bounds, space, out, size)
 
 
 def combine(args, task, scratch):
     """Few rows, last step: task = (row, K/V head)."""
     kv_heads, group, width = heads_of(args)
-    size = partial_bytes(args)
     head, row = task % kv_heads, task // kv_heads
-    queries = load_i64(args + N) * group
     here = partials_of(args, head)
     begin, end = chunks_of(args, row, row + 1, furthest_of(args))
     for j in range(row * group, (row + 1) * group):
         clear(scratch, width, sink_of(args, head * group + j % group))
         for c in range(begin, end):
-            merge(scratch, here + (c * queries + j) * size, width)
+            merge(scratch, partial_of(args, here, c, j), width)
         write_out(args, head, j, scratch)
 
 

@@ -94,11 +94,11 @@ def bind(
             device.record(by_rows, tasks, *words, rows_per_task, rows=n)
             return out
         partials = device.scratch(
-            (kv_heads, kv.chunks, n * group, width_v + PARTIAL_EXTRA), np.float32
+            (kv_heads, kv.most_seen, n * group, width_v + PARTIAL_EXTRA), np.float32
         )
         splits = min(kv.chunks, device.threads * SPLITS_PER_THREAD)
         tree = 0 if parents is None else address(parents)
-        more = (TREE_ROWS_PER_TASK, address(partials), kv.chunks, splits, tree, *direct)
+        more = (TREE_ROWS_PER_TASK, address(partials), kv.most_seen, splits, tree, *direct)
         device.record(split, splits * kv_heads, *words, *more, rows=n)
         if parents is not None:
             branches = device.kernel("attend", "branches")

@@ -49,7 +49,10 @@ def bind(
         grouped = q.reshape(len(q), *per_group, kv.format_k.padded)
         out = np.empty((len(q), *per_group, kv.format_v.padded), q.dtype)
         stop = max(int(positions.max()), int(positions[0]) + len(q) - 1) + 1
-        keys, values = kv.k.stored(stop), kv.v.stored(stop)  # [slots, kv_heads, padded]
+        # of a ring of which all is needed, the slots in order
+        first = max(stop - kv.ring, 0) if kv.ring else 0
+        there = kv.slots(np.arange(first, stop))
+        keys, values = kv.k.stored(there), kv.v.stored(there)  # [stop - first, kv_heads, padded]
         for row, position in enumerate(positions):
             last = position if causal else positions.max()
             slots = np.arange(last + 1)
@@ -57,8 +60,8 @@ def bind(
                 slots[positions[0] :] = positions[0] + path(parents, row)
             slots = slots[max(position + 1 - window, 0) if window else 0 :]
             # [kv_heads, length, head_dim]
-            k = keys[slots].swapaxes(0, 1).astype(q.dtype)
-            v = values[slots].swapaxes(0, 1).astype(q.dtype)
+            k = keys[slots - first].swapaxes(0, 1).astype(q.dtype)
+            v = values[slots - first].swapaxes(0, 1).astype(q.dtype)
             out[row] = look(grouped[row], k, v, scale, sink_of)
         return kv.format_v.back(out).reshape(len(q), heads * head_dim)
 

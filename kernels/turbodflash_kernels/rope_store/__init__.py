@@ -10,7 +10,8 @@ then the value heads; it may be a slice of a wider row. heads = 0 stores keys an
 The norms are per head (weight f32[head_dim]) and come before the rotation, which values do without.
 Keys and values go to the slots, which are the positions if not given, in the cache's formats:
 filled up with zeros to `padded` numbers, turned by the format's rotation, encoded (see the package
-`kv`). So is q, as keys are, but not encoded: `attend` compares it with them.
+`kv`). So is q, as keys are, but not encoded: `attend` compares it with them. Of a ring (see `KV`)
+slot s is slot s % ring, and a call stores each slot once.
 
 finite: NaN, and a number beyond `most` of the format, is stored as 0. For rows that come from
 another model: one bad row must not spoil whatever looks back at it.

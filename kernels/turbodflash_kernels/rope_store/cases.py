@@ -20,7 +20,7 @@ class Case:
     """start: position of the first row. shift: how far behind its position a row is stored.
 
     format, values: types of keys and of values, the same if only one is given.
-    sliced: the rows are columns of a wider array.
+    sliced: the rows are columns of a wider array. ring: slots; 0 = one for each position.
     """
 
     rows: int
@@ -37,6 +37,7 @@ class Case:
     normed: str = ""
     shift: int = 0
     sliced: bool = False
+    ring: int = 0
     lossy_weights: bool = False
 
     def __str__(self) -> str:
@@ -44,6 +45,7 @@ class Case:
         shape = f"{self.heads}h{self.kv_heads}x{self.head_dim}"
         extras = ["normed-" * bool(self.normed) + self.normed, "sliced" * self.sliced]
         extras += [f"shifted{self.shift}" * bool(self.shift), "rotated" * self.rotate]
+        extras += [f"ring{self.ring}" * bool(self.ring)]
         types = "/".join(filter(None, [self.format, self.values]))
         return "-".join([f"{self.rows}@{self.start}", shape, rope, types, *filter(None, extras)])
 
@@ -58,7 +60,8 @@ class Case:
     def bind(self, device: Device) -> Callable[[Values], Values]:
         shape = (self.kv_heads, self.head_dim, self.head_dim)
         types = (self.format, self.values or self.format)
-        kv = device.kv(*types, self.start + self.shift + 128, *shape, rotate=self.rotate)
+        slots, ring = self.ring or self.start + self.shift + 128, bool(self.ring)
+        kv = device.kv(*types, slots, *shape, rotate=self.rotate, ring=ring)
         norms = {f"{name}_norm": self._norm(device, seed) for seed, name in enumerate("qkv")}
         rope_store = device.bind(
             "rope_store",
@@ -114,6 +117,8 @@ CASES = [
     *(Case(rows, 120, 0, 2, 64, "neox", normed="k", sliced=True) for rows in (1, 8, 40)),
     *(Case(rows, 120, 0, 3, 32, format="f32") for rows in (1, 8)),
     *(Case(rows, 200, 6, 2, 64, sliced=True, shift=9) for rows in (1, 3, 17)),
+    *(Case(rows, 1000, 6, 2, 64, ring=128) for rows in (1, 8, 60)),
+    Case(17, 245, 4, 2, 64, "neox", format="q8_0", values="turbo4", normed="qk", shift=5, ring=256),
 ]
 
 HEAD_DIMS = (64, 80, 96, 128, 192, 256, 512, 576)
@@ -130,7 +135,7 @@ TYPE_CASES = [
     Case(5, 200, 4, 2, 64, format="q8_0", values="q4_0", rotate=True, normed="v"),
 ]
 
-QUICK = [*CASES, *TYPE_CASES]
+QUICK = [case for case in [*CASES, *TYPE_CASES] if not case.ring]
 """What a device sweeps that is interpreted."""
 
 AHEAD = [

@@ -36,7 +36,7 @@ def bind(
     def rope_store(qkv: Floats, positions: Ints, slots: Ints | None = None) -> Floats:
         rows = qkv.reshape(len(qkv), heads + 2 * kv_heads, head_dim)
         q, k, v = np.split(rows, [heads, heads + kv_heads], axis=1)
-        where = positions if slots is None else slots
+        where = kv.slots(positions if slots is None else slots)
         k, v = rotate(normed(k, k_norm), positions, rope), normed(v, v_norm)
         kv.k.put(where, held(k, kv.format_k.most) if finite else k)
         kv.v.put(where, held(v, kv.format_v.most) if finite else v)
