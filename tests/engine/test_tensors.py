@@ -7,7 +7,7 @@ import pytest
 
 from tests.engine.tiny_models import Made, made
 from turbodflash_engine.errors import BadModel
-from turbodflash_engine.layers.tensors import ANY, Layout, Tensors
+from turbodflash_engine.layers.tensors import ANY, LOOKED_AT, Layout, Tensors
 from turbodflash_engine.quant import weight_type
 
 TOKENS = np.array([3, 1, 2**40], np.int64)
@@ -50,3 +50,26 @@ def test_a_size_may_be_anything_but_not_the_number_of_dimensions(wanted, fits):
         return
     with pytest.raises(BadModel, match=r"has the shape \[4, 7\], expected \["):
         held.check(Layout({"head": wanted}))
+
+
+class Released(Made):
+    """A tensor that notes which of its rows were let go."""
+
+    def __post_init__(self) -> None:
+        self.gone: list[int] = []
+
+    def release(self, start: int, stop: int) -> None:
+        self.gone += range(start, stop)
+
+
+@pytest.mark.parametrize("order", [range(100), reversed(range(100))], ids=["forth", "back"])
+def test_what_was_decoded_is_let_go_soon_and_at_the_end_all(order):
+    """Not at once, because what is not copied is still being looked at."""
+    plain = made("experts", np.ones((300, 4), np.float32))
+    watched = Released(plain.name, plain.type, plain.shape, plain.data)
+    decode = tensors(watched).part("experts").decode
+    for count, piece in enumerate(order, 1):
+        decode(3 * piece, 3 * piece + 3)
+        if count < 100:
+            assert len(watched.gone) == 3 * max(count - LOOKED_AT, 0)
+    assert sorted(watched.gone) == list(range(300))

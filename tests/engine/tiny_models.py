@@ -39,7 +39,7 @@ class Made:
     def nbytes(self) -> int:
         return self.data.nbytes
 
-    def release(self) -> None:
+    def release(self, start: int, stop: int) -> None:
         """These arrays have no file behind them."""
 
 

@@ -71,14 +71,14 @@ class TensorInfo(NamedTuple):
         flat = np.frombuffer(self.part.buffer, np.uint8, self.nbytes, self.offset)
         return flat.reshape(self.rows, self.row_bytes)
 
-    def release(self) -> None:
-        """Let the system take back the memory of the pages; they are read again when touched."""
+    def release(self, start: int, stop: int) -> None:
+        """Let the system take back the memory of these rows; they are read again when touched."""
         if not hasattr(mmap, "MADV_DONTNEED"):
             return  # a system without the call keeps them until it needs the memory
-        start = -(-self.offset // mmap.PAGESIZE) * mmap.PAGESIZE
-        length = self.offset + self.nbytes - start
+        first = self.offset + start * self.row_bytes
+        length = (stop - start) * self.row_bytes + first % mmap.PAGESIZE
         if length > 0:
-            self.part.buffer.madvise(mmap.MADV_DONTNEED, start, length)
+            self.part.buffer.madvise(mmap.MADV_DONTNEED, first - first % mmap.PAGESIZE, length)
 
 
 class GgufFile:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from math import prod
@@ -22,6 +23,7 @@ Shape = tuple[int, ...]
 ANY = -1  # in a shape: whatever the file has
 ID_TYPES = {"I32": "<i4", "I64": "<i8"}
 
+LOOKED_AT = 16  # pieces of a tensor that threads may be busy with
 MOST_NAMES = 5  # named in an error; the rest are counted
 INCOMPLETE = "get the model from another source, or convert it again"
 IGNORED = "to ignore them would change the answers; get another file of this model"
@@ -42,8 +44,8 @@ class Info(Protocol):
     @property
     def data(self) -> NDArray[np.uint8]: ...
 
-    def release(self) -> None:
-        """The data will not be read again soon."""
+    def release(self, start: int, stop: int) -> None:
+        """These rows of the data will not be read again soon."""
 
 
 class WeightType(Protocol):
@@ -125,16 +127,12 @@ class Tensors:
         info = self._infos[name]
         weight_type, data = self._weight_type(info), info.data
 
-        left, lock = len(data), Lock()
+        done = _Decoded(info, len(data))
 
         def decode(start: int, stop: int) -> Planar:
-            nonlocal left
             planar = weight_type.decode(data[start:stop])
             self._loaded(data[start:stop].nbytes)
-            with lock:
-                left -= stop - start
-                if not left:
-                    info.release()
+            done.add(start, stop)
             return planar
 
         return Part(weight_type.format, len(data), decode)
@@ -190,3 +188,23 @@ class Tensors:
             more = f" and {len(found) - MOST_NAMES} more" if len(found) > MOST_NAMES else ""
             listed = ", ".join(map(repr, found[:MOST_NAMES]))
             raise BadModel(f"'{self.source}' {what} {listed}{more}", hint)
+
+
+class _Decoded:
+    """Rows that were decoded; those of some while ago are released, at the end all of them.
+
+    What was just decoded may be looked at a moment longer: a dense type is not copied. A matrix of
+    experts can be a tenth of a file, so it is not kept until its end.
+    """
+
+    def __init__(self, info: Info, rows: int) -> None:
+        self._info, self._left = info, rows
+        self._ranges: deque[tuple[int, int]] = deque()
+        self._lock = Lock()
+
+    def add(self, start: int, stop: int) -> None:
+        with self._lock:
+            self._ranges.append((start, stop))
+            self._left -= stop - start
+            while len(self._ranges) > (LOOKED_AT if self._left else 0):
+                self._info.release(*self._ranges.popleft())

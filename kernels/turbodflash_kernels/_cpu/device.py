@@ -15,7 +15,7 @@ from turbodflash_kernels._cpu import kv, layout, weight
 from turbodflash_kernels._cpu.arena import Arena, is_scratch
 from turbodflash_kernels._cpu.ceilings import CpuProbe
 from turbodflash_kernels._cpu.library import Compiling, Library
-from turbodflash_kernels._cpu.memory import Memory
+from turbodflash_kernels._cpu.memory import Memory, keep_freed
 from turbodflash_kernels._cpu.state import CpuState
 from turbodflash_kernels._cpu.team import Tape, Team, address, aligned
 from turbodflash_kernels._cpu.words import ARGUMENT_WORDS, RECORD_WORDS, own_tasks
@@ -109,6 +109,7 @@ class CpuDevice(Device):
 
     def _submit(self, job: weight.Job) -> None:
         if self._packers is None:
+            keep_freed(True)
             self._packers = ThreadPoolExecutor(self.threads_batch, "turbodflash-pack")
         self._packing.append(self._packers.submit(job))
 
@@ -123,6 +124,7 @@ class CpuDevice(Device):
         finally:
             self._packers.shutdown(cancel_futures=True)
             self._packers = None
+            keep_freed(False)
 
     def bytes_per_weight(self, format: Format) -> float:
         cols = 256

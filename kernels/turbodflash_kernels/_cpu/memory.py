@@ -6,6 +6,7 @@ processor's prefetching stops at every page's end: a fifth of the bandwidth.
 
 from __future__ import annotations
 
+import ctypes
 import mmap
 from contextlib import suppress
 from math import prod
@@ -17,6 +18,10 @@ from numpy.typing import DTypeLike, NDArray
 HUGE_PAGE = 2 << 20
 SLAB_BYTES = 32 << 20
 LINE = 64
+
+_LIBC = ctypes.CDLL(None) if hasattr(mmap, "MADV_HUGEPAGE") else None  # on Linux
+TRIM_THRESHOLD, MMAP_THRESHOLD = -1, -3  # glibc's names for mallopt
+PLENTY, USUAL = 256 << 20, 1 << 20
 
 
 class Memory:
@@ -50,3 +55,17 @@ def huge(size: int) -> NDArray[np.uint8]:
     whole = np.frombuffer(mapping, np.uint8)
     start = -whole.__array_interface__["data"][0] % HUGE_PAGE
     return whole[start : start + size]
+
+
+def keep_freed(keep: bool) -> None:
+    """Let the C library keep what arrays of a few megabytes give back, or stop it.
+
+    It would give their pages to the system, which clears them before they come again: while
+    weights are packed, that takes as long as the packing. Other C libraries are left as they are.
+    """
+    if _LIBC is None or not hasattr(_LIBC, "mallopt"):
+        return
+    _LIBC.mallopt(MMAP_THRESHOLD, SLAB_BYTES if keep else USUAL)
+    _LIBC.mallopt(TRIM_THRESHOLD, PLENTY if keep else USUAL)
+    if not keep:
+        _LIBC.malloc_trim(0)
