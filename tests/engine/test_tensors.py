@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+
 import numpy as np
 import pytest
 
@@ -52,11 +54,11 @@ def test_a_size_may_be_anything_but_not_the_number_of_dimensions(wanted, fits):
         held.check(Layout({"head": wanted}))
 
 
+@dataclass
 class Released(Made):
     """A tensor that notes which of its rows were let go."""
 
-    def __post_init__(self) -> None:
-        self.gone: list[int] = []
+    gone: list[int] = field(default_factory=list)
 
     def release(self, start: int, stop: int) -> None:
         self.gone += range(start, stop)
