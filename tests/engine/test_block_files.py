@@ -194,9 +194,10 @@ def zeros(name: str, *shape: int) -> Made:
 @pytest.mark.parametrize(
     ("pair", "tensors", "without", "match"),
     [
-        (V1, [], ["blk.0.attn_v.weight", "blk.1.attn_v.weight"], "values that are its keys"),
-        (V1, [zeros("blk.0.post_ffw_norm.weight", 64)], [], "norms after its MLP, as made for Gem"),
-        (V1, [zeros("blk.0.layer_output_scale.weight", 1)], [], "scaled layers, as made for Gemma"),
+        (V1, [], ["blk.1.attn_v.weight"], "has no tensor 'blk.1.attn_v.weight'"),
+        (V1, [zeros("blk.0.post_ffw_norm.weight", 9)], [], r"has the shape \[9\], expected \[64"),
+        (V2, [zeros("blk.0.post_ffw_norm.weight", 64)], [], "has more than this architecture us"),
+        (V1, [zeros("blk.0.layer_output_scale.weight", 2)], [], r"has the shape \[2\], expected"),
         (V1, [zeros("selector_hidden.weight", 24, 64)], [], "'selector_hidden.weight' of a DFlas"),
         (V1, [ids("d2t", range(384))], [], "'d2t' names 384 tokens for a head of 512 rows"),
         (V1, [ids("d2t", [*range(511), 512])], [], "tokens from 0 to 512, expected 0 to 511"),

@@ -11,15 +11,14 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from tests.engine.tiny_models import build, golden, tiny
+from tests.engine.tiny_models import TARGETS, build, golden, tiny
 from tests.golden_files import GOLDEN, golden_models
 from tests.kernels.devices import PRESENT
-from turbodflash_engine import plugins
 from turbodflash_engine.gguf import open_gguf
 from turbodflash_engine.models._base import Model
 from turbodflash_kernels.device import open_device
 
-ON_EVERY_DEVICE = [(name, device) for name in plugins.names("models") for device in PRESENT]
+ON_EVERY_DEVICE = [(name, device) for name in TARGETS for device in PRESENT]
 every_model_and_device = pytest.mark.parametrize(("name", "device"), ON_EVERY_DEVICE)
 
 QUANTISED = sorted(
@@ -32,7 +31,7 @@ QUANTISED = sorted(
 OTHERS = sorted(
     name
     for name in (path.name.removeprefix("tiny-").split(".")[0] for path in golden_models())
-    if f"{name}_exact" in golden("other-quant") and name.split("-")[0] in plugins.names("models")
+    if f"{name}_exact" in golden("other-quant") and name.split("-")[0] in TARGETS
 )
 
 

@@ -23,6 +23,9 @@ from turbodflash_engine.models._placement import Placement
 from turbodflash_engine.quant import weight_type
 from turbodflash_kernels.device import Device
 
+TARGETS = (*plugins.names("models"), "gemma4moe")
+"""A tiny model of each architecture, and of a form of one that computes otherwise."""
+
 _folder = TemporaryDirectory(prefix="tiny-models-")
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Container
 from typing import NamedTuple
 
+import numpy as np
+
 from turbodflash_engine.cache import DenseLayer, KVShape
 from turbodflash_engine.layers.residual import closing
 from turbodflash_engine.layers.tensors import Layout, Tensors
@@ -16,12 +18,14 @@ class Places(NamedTuple):
     """Where the rows of a pass stand: arrays i32[n].
 
     slots, parents: of a tree, whose rows lie in slots in row order (see the op `attend`); in a
-    chain a row lies at its position.
+    chain a row lies at its position. beside: f32[n, ...], what accompanies the rows through all
+    layers, if anything does.
     """
 
     positions: Array
     slots: Array | None = None
     parents: Array | None = None
+    beside: Array | None = None
 
 
 QK_NORMS = ("attn_q_norm", "attn_k_norm")
@@ -34,7 +38,8 @@ class AttentionShape(NamedTuple):
     """width: of the residual stream. qk_norms: queries and keys are normed, head by head.
 
     window: a token sees so many, itself among them; 0 = all before it. scale: of the products of
-    queries and keys; None = 1 / sqrt(head_dim).
+    queries and keys; None = 1 / sqrt(head_dim). v_norm: values are normed head by head, by no
+    weight. remembers: whether there are keys and values of its own, or it looks at another layer's.
     """
 
     width: int
@@ -44,6 +49,8 @@ class AttentionShape(NamedTuple):
     qk_norms: bool = False
     window: int = 0
     scale: float | None = None
+    v_norm: bool = False
+    remembers: bool = True
 
     @property
     def kv_shape(self) -> KVShape:
@@ -64,16 +71,28 @@ class AttentionShape(NamedTuple):
     @property
     def qkv(self) -> dict[str, int]:
         """Rows of each projection, in the order they stand in the fused matrix."""
-        kv = self.kv_heads * self.head_dim
-        return {"attn_q": self.heads * self.head_dim, "attn_k": kv, "attn_v": kv}
+        queries, kv = self.heads * self.head_dim, self.kv_heads * self.head_dim
+        own = {"attn_k": kv, "attn_v": kv} if self.remembers else {}
+        return {"attn_q": queries, **own}
+
+    @property
+    def norms(self) -> tuple[str, ...]:
+        """Of the heads of queries and of keys."""
+        return QK_NORMS[: 1 + self.remembers] if self.qk_norms else ()
 
 
 def attention_layout(
-    prefix: str, shape: AttentionShape, present: Container[str], *, post: str = ""
+    prefix: str,
+    shape: AttentionShape,
+    present: Container[str],
+    *,
+    post: str = "",
+    values: bool = True,
 ) -> Layout:
     """present: names in the file, which may hold q, k and v apart or as one.
 
-    post: the tensor that norms the result, if one does.
+    post: the tensor that norms the result, if one does. values: they have a projection of their
+    own; else that of the keys is theirs, too.
     """
     rows = shape.qkv
     inner = rows["attn_q"]
@@ -83,11 +102,12 @@ def attention_layout(
     layout.required[f"{prefix}attn_output.weight"] = (inner, shape.width)
     if f"{prefix}attn_qkv.weight" in present:
         rows = {"attn_qkv": sum(rows.values())}
+    if not values:
+        rows.pop("attn_v", None)
     for name, size in rows.items():
         layout.required[f"{prefix}{name}.weight"] = (shape.width, size)
         layout.optional[f"{prefix}{name}.bias"] = (size,)
-    if shape.qk_norms:
-        layout.required |= {f"{prefix}{name}.weight": (shape.head_dim,) for name in QK_NORMS}
+    layout.required |= {f"{prefix}{name}.weight": (shape.head_dim,) for name in shape.norms}
     if post:
         layout.required[f"{prefix}{post}.weight"] = (shape.width,)
     return layout
@@ -111,19 +131,31 @@ class Attention:
         memory: DenseLayer,
         post: str = "",
     ) -> None:
-        heads = {"heads": shape.heads, "kv_heads": shape.kv_heads, "head_dim": shape.head_dim}
-
         def norm(name: str) -> RmsNorm:
             return RmsNorm(device.upload(tensors.vector(f"{prefix}{name}.weight")), eps)
 
         self._qkv = _fused(device, tensors, prefix, shape, norm("attn_norm"))
-        q_norm, k_norm = map(norm, QK_NORMS) if shape.qk_norms else (None, None)
+        q_norm, k_norm = (*map(norm, shape.norms), None, None)[:2]
+        ones = np.ones(shape.head_dim, np.float32)
         self._store = device.bind(
-            "rope_store", kv=memory.kv, **heads, rope=rope, q_norm=q_norm, k_norm=k_norm
+            "rope_store",
+            kv=memory.kv,
+            heads=shape.heads,
+            kv_heads=shape.kv_heads if shape.remembers else 0,
+            head_dim=shape.head_dim,
+            rope=rope,
+            q_norm=q_norm,
+            k_norm=k_norm,
+            v_norm=RmsNorm(device.upload(ones), eps) if shape.v_norm else None,
         )
-        scale = shape.head_dim**-0.5 if shape.scale is None else shape.scale
         self._attend = device.bind(
-            "attend", kv=memory.kv, **heads, scale=scale, window=shape.window
+            "attend",
+            kv=memory.kv,
+            heads=shape.heads,
+            kv_heads=shape.kv_heads,
+            head_dim=shape.head_dim,
+            scale=shape.head_dim**-0.5 if shape.scale is None else shape.scale,
+            window=shape.window,
         )
         bias = tensors.vectors([f"{prefix}attn_output.bias"], [shape.width])
         output = device.bind(
@@ -138,7 +170,7 @@ class Attention:
 
     def __call__(self, x: Array, places: Places, last: int) -> Array:
         """x f32[n, width] -> f32[last, width], the last rows; all n are remembered."""
-        positions, slots, parents = places
+        positions, slots, parents, _ = places
         q = self._store(self._qkv(x), positions, slots)
         first = x.shape[0] - last
         if parents is not None:
@@ -152,8 +184,9 @@ def _fused(
     rows = shape.qkv
     if f"{prefix}attn_qkv.weight" in tensors:
         rows = {"attn_qkv": sum(rows.values())}
-    parts = [tensors.part(f"{prefix}{name}.weight") for name in rows]
-    bias = tensors.vectors((f"{prefix}{name}.bias" for name in rows), rows.values())
+    names = [name if f"{prefix}{name}.weight" in tensors else "attn_k" for name in rows]
+    parts = [tensors.part(f"{prefix}{name}.weight") for name in names]
+    bias = tensors.vectors((f"{prefix}{name}.bias" for name in names), rows.values())
     return device.bind(
         "linear",
         weight=device.pack(parts, shape.width),

@@ -44,7 +44,7 @@ def mlp_layout(prefix: str, shape: MlpShape, *, post: str = "") -> Layout:
 
 
 class Mlp:
-    """x + post(down(act(gate(norm(x))) * up(norm(x)))).
+    """scale * (x + post(down(act(gate(norm(x))) * up(norm(x))))).
 
     post: the tensor that norms the result; "" = none does.
     """
@@ -59,6 +59,7 @@ class Mlp:
         eps: float,
         activation: Literal["silu", "gelu"],
         post: str = "",
+        scale: float = 1.0,
     ) -> None:
         def norm(name: str) -> RmsNorm:
             return RmsNorm(device.upload(tensors.vector(f"{prefix}{name}.weight")), eps)
@@ -72,14 +73,18 @@ class Mlp:
             bias=None if bias is None else device.upload(bias),
         )
         bias = tensors.vectors([f"{prefix}ffn_down.bias"], [shape.width])
-        down = device.bind(
+        self._down = device.bind(
             "linear",
             weight=device.pack([tensors.part(f"{prefix}ffn_down.weight")], shape.hidden),
             prologue=Gated(activation),
             bias=None if bias is None else device.upload(bias),
         )
-        self._down = closing(device, down, norm(post) if post else None)
+        self._close = closing(device, self._down, norm(post) if post else None, scale)
 
     def __call__(self, x: Array) -> Array:
         """x f32[n, width] -> f32[n, width]."""
-        return self._down(self._gate_up(x), x)
+        return self._close(self._gate_up(x), x)
+
+    def alone(self, x: Array) -> Array:
+        """What down gives, neither normed nor added to anything."""
+        return self._down(self._gate_up(x))

@@ -101,10 +101,13 @@ class Moe:
 
     def __call__(self, x: Array) -> Array:
         """x f32[n, width] -> f32[n, width]."""
-        return self.added(x, x)
+        return self._added(x, x)
 
-    def added(self, x: Array, residual: Array | None) -> Array:
-        """What the experts make of x f32[n, width], with another stream added, or with none."""
+    def alone(self, x: Array) -> Array:
+        """What the experts make of x f32[n, width], added to nothing."""
+        return self._added(x, None)
+
+    def _added(self, x: Array, residual: Array | None) -> Array:
         logits = self._router(x)
         y: Array = self._moe(x, logits[:, : self._experts], residual)
         if self._shared is None:

@@ -52,14 +52,19 @@ def attention_shapes(
     shapes = []
     seen = windows or (0,) * layers
     for heads, kv_heads, window in zip(all_heads, all_kv_heads, seen, strict=True):
-        within(meta, "attention.head_count", heads)
-        if kv_heads < 1 or heads % kv_heads:
-            raise BadModel(
-                f"'{meta.source}' has {heads} query heads over {kv_heads} key heads in a layer; "
-                "expected a multiple"
-            )
+        check_heads(meta, heads, kv_heads)
         shapes.append(AttentionShape(width, heads, kv_heads, head_dim, qk_norms, window, scale))
     return tuple(shapes)
+
+
+def check_heads(meta: Metadata, heads: int, kv_heads: int) -> None:
+    """Raises BadModel unless so many query heads can share so many key heads."""
+    within(meta, "attention.head_count", heads)
+    if kv_heads < 1 or heads % kv_heads:
+        raise BadModel(
+            f"'{meta.source}' has {heads} query heads over {kv_heads} key heads in a layer; "
+            "expected a multiple"
+        )
 
 
 def window_sizes(meta: Metadata, layers: int, period: int) -> tuple[int, ...]:

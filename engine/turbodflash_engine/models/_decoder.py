@@ -19,8 +19,9 @@ from turbodflash_kernels.op import Array
 class Decoder:
     """A `Model` of blocks in a row.
 
-    embed: tokens -> f32[n, width]. head: f32[n, width] -> f32[n, vocabulary]. What neighbours on
-    one device do is one captured step; from device to device residual rows go through the host.
+    embed: tokens -> f32[n, width]. head: f32[n, width] -> f32[n, vocabulary]. accompany: (tokens,
+    embedded rows) -> what all blocks see beside the residual stream, if there is anything. What
+    neighbours on one device do is one captured step; between devices rows go through the host.
     """
 
     def __init__(
@@ -32,6 +33,7 @@ class Decoder:
         head: Callable[[Array], Array],
         cache: Cache,
         shared: Shared,
+        accompany: Callable[[Array, Array], Array] | None = None,
         threads: Threads = AS_THE_DEVICE,
     ) -> None:
         self.cache, self.shared, self.vocabulary = cache, shared, shared.vocabulary
@@ -46,6 +48,7 @@ class Decoder:
                 self._layers[-1],
                 begin=embed if run is runs[0] else as_it_is,
                 end=head if run is runs[-1] else as_it_is,
+                accompany=accompany if run is runs[0] else None,
                 threads=threads,
             )
             for run in runs
@@ -66,8 +69,11 @@ class Decoder:
         stage, *others = self._stages
         passed = stage(shape, np.array(tokens, np.int32), places)
         tapped = dict(passed.taps)
+        beside = None
+        if others and passed.beside is not None:
+            beside = stage.device.read(passed.beside)
         for following in others:
-            passed = following(shape, stage.device.read(passed.x), places)
+            passed = following(shape, stage.device.read(passed.x), places, beside)
             tapped |= passed.taps
             stage = following
         self.cache.advance(count)

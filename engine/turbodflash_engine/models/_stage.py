@@ -15,6 +15,9 @@ from turbodflash_kernels.op import Array
 Block: TypeAlias = Callable[[Array, Places, int], Array]
 """(x f32[n, width], places, last) -> f32[last, width]; all n rows are remembered."""
 
+CHAIN, TREE = 1, 3
+"""How many arrays say where the rows of a pass stand."""
+
 
 class Shape(NamedTuple):
     """All of a pass that its ops depend on. logits: rows that the last block gives.
@@ -29,17 +32,22 @@ class Shape(NamedTuple):
 
 
 class Passed(NamedTuple):
-    """What a stage gives; it holds until the stage runs again. taps: those of its own layers."""
+    """What a stage gives; it holds until the stage runs again. taps: those of its own layers.
+
+    beside: what accompanies the rows through all layers, if anything does.
+    """
 
     x: Array
     taps: dict[int, Array]
+    beside: Array | None = None
 
 
 class Stage:
     """layers: numbers of its blocks in the model, whose last block is `final`.
 
     begin: makes residual rows f32[n, width] of what it is given. end: makes the result of the rows
-    that leave the last block.
+    that leave the last block. accompany: (what is given, residual rows) -> what accompanies the
+    rows of a first stage; later ones are given it.
     """
 
     def __init__(
@@ -51,25 +59,37 @@ class Stage:
         *,
         begin: Callable[[Array], Array],
         end: Callable[[Array], Array],
+        accompany: Callable[[Array, Array], Array] | None = None,
         threads: Threads,
     ) -> None:
-        self.device = device
+        self.device, self._accompany = device, accompany
         self._blocks, self._final = dict(zip(layers, blocks, strict=True)), final
         self._begin, self._end = begin, end
         self._steps: Steps[Shape, Passed] = Steps(device, self._pass, threads)
 
-    def __call__(self, shape: Shape, given: NDArray[Any], places: Sequence[NDArray[Any]]) -> Passed:
-        """given: one row, or one token, for each row of the pass."""
-        return self._steps(shape, given, *places)
+    def __call__(
+        self,
+        shape: Shape,
+        given: NDArray[Any],
+        places: Sequence[NDArray[Any]],
+        beside: NDArray[Any] | None = None,
+    ) -> Passed:
+        """given: one row, or one token, for each row of the pass. beside: what accompanies them."""
+        return self._steps(shape, given, *places, *([] if beside is None else [beside]))
 
-    def _pass(self, shape: Shape, given: Array, *places: Array) -> Passed:
+    def _pass(self, shape: Shape, given: Array, *inputs: Array) -> Passed:
         x = self._begin(given)
+        count = TREE if shape.tree else CHAIN
+        places, beside = Places(*inputs[:count]), next(iter(inputs[count:]), None)
+        if self._accompany is not None:
+            beside = self._accompany(given, x)
+        places = places._replace(beside=beside)
         taps = {}
         for index, block in self._blocks.items():
             if index in shape.taps:
                 taps[index] = x
-            x = block(x, Places(*places), shape.logits if index == self._final else shape.rows)
-        return Passed(self._end(x), taps)
+            x = block(x, places, shape.logits if index == self._final else shape.rows)
+        return Passed(self._end(x), taps, beside)
 
 
 def as_it_is(x: Array) -> Array:

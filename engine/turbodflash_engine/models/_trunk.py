@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from turbodflash_engine.cache import Cache
+from turbodflash_engine.errors import BadModel
 from turbodflash_engine.layers.steps import Threads
 from turbodflash_engine.layers.tables import Table
 from turbodflash_engine.layers.tensors import Layout, Tensors
@@ -49,8 +50,12 @@ def trunk(
     *,
     embedding_scale: float = 1.0,
     softcap: float = 0.0,
+    accompany: Callable[[Array, Array], Array] | None = None,
 ) -> Decoder:
-    """The model of these blocks. softcap: logits stay below it; 0 = they are as they come."""
+    """The model of these blocks. softcap: logits stay below it; 0 = they are as they come.
+
+    accompany: as a Decoder has it.
+    """
     embedding = Table(tensors, EMBEDDING, config.width)
     head = Table(tensors, HEAD, config.width) if HEAD in tensors else embedding
     norm = RmsNorm(placement.head.upload(tensors.vector(NORM)), config.eps)
@@ -68,6 +73,7 @@ def trunk(
             softcap,
         ),
         cache=cache,
+        accompany=accompany,
         shared=Shared(embedding, head, embedding_scale, *sizes, placement.layers),
         threads=threads,
     )
@@ -90,3 +96,15 @@ def _capped(
 def vocabulary_of(meta: Metadata) -> int:
     """How many tokens a model knows."""
     return meta.get("vocab_size", 0) or len(meta.root.get("tokenizer.ggml.tokens", []))
+
+
+def softcap_of(meta: Metadata, default: float = 0.0) -> float:
+    """What logits stay below; 0 = they are as they come. default: where a file does not say."""
+    key = "final_logit_softcapping"
+    softcap = meta.get(key, default)
+    if not 0 <= softcap < float("inf"):
+        raise BadModel(
+            f"'{meta.source}': metadata key '{meta.prefix}{key}' is {softcap}, "
+            "expected a number that is not below 0"
+        )
+    return softcap

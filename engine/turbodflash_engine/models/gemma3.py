@@ -6,7 +6,6 @@ from collections.abc import Container
 from typing import NamedTuple
 
 from turbodflash_engine.cache import Cache, DenseLayer, KVShape
-from turbodflash_engine.errors import BadModel
 from turbodflash_engine.layers.attention import Attention, AttentionShape, Places, attention_layout
 from turbodflash_engine.layers.mlp import Mlp, MlpShape, mlp_layout
 from turbodflash_engine.layers.rope import RopeConfig, RopeOverrides
@@ -24,7 +23,7 @@ from turbodflash_engine.models._base import Architecture, CachePlan
 from turbodflash_engine.models._decoder import Decoder
 from turbodflash_engine.models._placement import Placement
 from turbodflash_engine.models._stage import Block
-from turbodflash_engine.models._trunk import trunk, trunk_layout, vocabulary_of
+from turbodflash_engine.models._trunk import softcap_of, trunk, trunk_layout, vocabulary_of
 from turbodflash_kernels.device import Device
 from turbodflash_kernels.op import Array, Rope
 
@@ -75,7 +74,7 @@ class Gemma3Config(NamedTuple):
             mlp=mlp_shapes(meta, width, layers),
             rope=rope,
             window_rope=rope.unscaled(meta, "rope.freq_base_swa", WINDOW_BASE),
-            softcap=_softcap(meta),
+            softcap=softcap_of(meta),
         )
 
     @property
@@ -180,16 +179,6 @@ def _scale(meta: Metadata, width: int, layers: int) -> float | None:
         return None
     heads = meta.need_per_layer("attention.head_count", int, layers)[0]
     return float((width / max(heads, 1)) ** -0.5)
-
-
-def _softcap(meta: Metadata) -> float:
-    softcap = meta.get("final_logit_softcapping", 0.0)
-    if not 0 <= softcap < float("inf"):
-        raise BadModel(
-            f"'{meta.source}': metadata key '{meta.prefix}final_logit_softcapping' is {softcap}, "
-            "expected a number that is not below 0"
-        )
-    return softcap
 
 
 PLUGIN = Architecture(Gemma3Config.read, layout, build)

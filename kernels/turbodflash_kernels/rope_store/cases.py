@@ -58,7 +58,7 @@ class Case:
         return values
 
     def bind(self, device: Device) -> Callable[[Values], Values]:
-        shape = (self.kv_heads, self.head_dim, self.head_dim)
+        shape = (max(self.kv_heads, 1), self.head_dim, self.head_dim)
         types = (self.format, self.values or self.format)
         slots, ring = self.ring or self.start + self.shift + 128, bool(self.ring)
         kv = device.kv(*types, slots, *shape, rotate=self.rotate, ring=ring)
@@ -76,6 +76,8 @@ class Case:
         def run(values: Values) -> Values:
             rest = [device.upload(values[key]) for key in values if key != "qkv"]
             q = device.read(rope_store(self._qkv(device, values["qkv"]), *rest))
+            if not self.kv_heads:
+                return {"q": q}
             slots = values.get("slots", values["positions"])
             k, v = kv.read(int(slots[0]), int(slots[-1]) + 1)
             return {"q": q, "k": k, "v": v} if self.heads else {"k": k, "v": v}
@@ -116,6 +118,7 @@ CASES = [
     *(Case(rows, 60, 4, 2, 80, "neox", normed="qkv", format="f32") for rows in (1, 17)),
     *(Case(rows, 120, 0, 2, 64, "neox", normed="k", sliced=True) for rows in (1, 8, 40)),
     *(Case(rows, 120, 0, 3, 32, format="f32") for rows in (1, 8)),
+    *(Case(rows, 120, 4, 0, 64, "neox", normed="q") for rows in (1, 17)),
     *(Case(rows, 200, 6, 2, 64, sliced=True, shift=9) for rows in (1, 3, 17)),
     *(Case(rows, 1000, 6, 2, 64, ring=128) for rows in (1, 8, 60)),
     Case(17, 245, 4, 2, 64, "neox", format="q8_0", values="turbo4", normed="qk", shift=5, ring=256),

@@ -38,8 +38,9 @@ def bind(
         q, k, v = np.split(rows, [heads, heads + kv_heads], axis=1)
         where = kv.slots(positions if slots is None else slots)
         k, v = rotate(normed(k, k_norm), positions, rope), normed(v, v_norm)
-        kv.k.put(where, held(k, kv.format_k.most) if finite else k)
-        kv.v.put(where, held(v, kv.format_v.most) if finite else v)
+        if kv_heads:
+            kv.k.put(where, held(k, kv.format_k.most) if finite else k)
+            kv.v.put(where, held(v, kv.format_v.most) if finite else v)
         q = kv.format_k.turned(rotate(normed(q, q_norm), positions, rope))
         return q.reshape(len(q), heads * kv.format_k.padded)
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from turbodflash_engine.drafters._block.config import BlockConfig, Convolution
 from turbodflash_engine.drafters._block.context import Context
+from turbodflash_engine.drafters._block.values import key_and_value, value_norm
 from turbodflash_engine.drafters._words import Words
+from turbodflash_engine.layers.residual import closing, scale_of
 from turbodflash_engine.layers.tensors import Tensors
 from turbodflash_kernels.device import KV, Device
 from turbodflash_kernels.op import Array, Gated, RmsNorm, Rope
@@ -60,9 +62,10 @@ class _Attention:
         shape = {"heads": config.heads, "kv_heads": config.kv_heads, "head_dim": config.head_dim}
         norm = norm_of(device, tensors, f"{prefix}attn_norm", config)
         self._conv = _conv(device, tensors, f"{prefix}attn", config, norm)
+        projections = [tensors.part(f"{prefix}attn_q.weight"), *key_and_value(tensors, index)]
         self._qkv = device.bind(
             "linear",
-            weight=device.pack([tensors.part(f"{prefix}attn_{x}.weight") for x in "qkv"], width),
+            weight=device.pack(projections, width),
             prologue=None if self._conv else norm,
             bias=None,
         )
@@ -73,6 +76,7 @@ class _Attention:
             rope=rope,
             q_norm=norm_of(device, tensors, f"{prefix}attn_q_norm", config),
             k_norm=norm_of(device, tensors, f"{prefix}attn_k_norm", config),
+            v_norm=value_norm(device, tensors, index, config),
         )
         sinks = f"{prefix}attn_sinks.weight"
         self._attend = device.bind(
@@ -85,11 +89,13 @@ class _Attention:
             sinks=device.upload(tensors.vector(sinks)) if sinks in tensors else None,
         )
         output = device.pack([tensors.part(f"{prefix}attn_output.weight")], inner)
+        end = _norm_behind(device, tensors, f"{prefix}post_attention_norm", config)
         self._output = device.bind("linear", weight=output, prologue=None, bias=None)
+        self._close = closing(device, self._output, end)
 
     def __call__(self, x: Array, positions: Array, wanted: slice = ALL) -> Array:
         if self._conv is None:
-            return self._output(self._mixed(x, positions)[wanted], x[wanted])
+            return self._close(self._mixed(x, positions)[wanted], x[wanted])
         h, dynamic = self._conv.before(x)
         return self._conv.after(self._output(self._mixed(h, positions)), dynamic, x)
 
@@ -115,10 +121,13 @@ class _Mlp:
             prologue=Gated(config.activation),
             bias=None,
         )
+        end = _norm_behind(device, tensors, f"blk.{index}.post_ffw_norm", config)
+        scale = scale_of(tensors, f"blk.{index}.layer_output_scale.weight")
+        self._close = closing(device, self._down, end, scale)
 
     def __call__(self, x: Array) -> Array:
         if self._conv is None:
-            return self._down(self._gate_up(x), x)
+            return self._close(self._gate_up(x), x)
         h, dynamic = self._conv.before(x)
         return self._conv.after(self._down(self._gate_up(h)), dynamic, x)
 
@@ -156,6 +165,12 @@ class _Conv:
 
 def norm_of(device: Device, tensors: Tensors, name: str, config: BlockConfig) -> RmsNorm:
     return RmsNorm(device.upload(tensors.vector(f"{name}.weight")), config.eps)
+
+
+def _norm_behind(
+    device: Device, tensors: Tensors, name: str, config: BlockConfig
+) -> RmsNorm | None:
+    return norm_of(device, tensors, name, config) if f"{name}.weight" in tensors else None
 
 
 def _conv(

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from turbodflash_engine.drafters._block.config import BlockConfig
+from turbodflash_engine.drafters._block.values import key_and_value, value_norm
 from turbodflash_engine.layers.steps import Steps, Threads
 from turbodflash_engine.layers.tensors import Tensors
 from turbodflash_kernels.device import KV, Device
@@ -112,8 +113,8 @@ class _Layers:
         norm: RmsNorm,
         memory: dict[int, KV],
     ) -> None:
-        names = [f"blk.{layer}.attn_{kind}.weight" for layer in memory for kind in "kv"]
-        weight = device.pack([tensors.part(name) for name in names], config.width)
+        parts = [part for layer in memory for part in key_and_value(tensors, layer)]
+        weight = device.pack(parts, config.width)
         self.nbytes = weight.nbytes
         self._project = device.bind("linear", weight=weight, prologue=norm, bias=None)
         self._columns = 2 * config.kv_width
@@ -128,6 +129,7 @@ class _Layers:
                 head_dim=config.head_dim,
                 rope=rope,
                 k_norm=RmsNorm(head_norm, config.eps),
+                v_norm=value_norm(device, tensors, layer, config),
                 finite=True,
             )
             self._store.append(store)

@@ -5,27 +5,19 @@ from __future__ import annotations
 from collections.abc import Container
 
 from turbodflash_engine.drafters._block.config import BlockConfig
-from turbodflash_engine.drafters._fit import ANOTHER
 from turbodflash_engine.drafters._words import EMBEDDING, HEAD, HEAD_TOKENS
-from turbodflash_engine.errors import BadModel
 from turbodflash_engine.layers.rope import DIVISORS
 from turbodflash_engine.layers.tensors import ANY, Layout
 
 NORM = "output_norm.weight"
 
+VALUES = "blk.{}.attn_v.weight"
 PACKED_TWICE = (".attn_k.weight", ".attn_v.weight")
 """With the queries for a block, and those of all layers together for what the model has read."""
-
-FOREIGN = {
-    "post_attention_norm.weight": "norms after attention",
-    "post_ffw_norm.weight": "norms after its MLP",
-    "layer_output_scale.weight": "scaled layers",
-}
 
 
 def block_layout(config: BlockConfig, present: Container[str]) -> Layout:
     """What every block draft has. Embedding and head are the model's where the file has none."""
-    _refuse(config, present)
     width = config.width
     layout = Layout(
         {
@@ -37,17 +29,19 @@ def block_layout(config: BlockConfig, present: Container[str]) -> Layout:
         {HEAD_TOKENS: (ANY,)},
     )
     for layer in range(config.layers):
-        layout.add(_layer_layout(f"blk.{layer}.", config))
+        layout.add(_layer_layout(f"blk.{layer}.", config, VALUES.format(0) in present))
     return layout
 
 
-def _layer_layout(prefix: str, config: BlockConfig) -> Layout:
+def _layer_layout(prefix: str, config: BlockConfig, values: bool) -> Layout:
+    """values: they have a projection of their own. Gemma's drafts make them of what keys are made
+    of, norm what comes of a branch, and scale layers.
+    """
     width, hidden, inner = config.width, config.hidden, config.heads * config.head_dim
     required: dict[str, tuple[int, ...]] = {
         "attn_norm.weight": (width,),
         "attn_q.weight": (width, inner),
         "attn_k.weight": (width, config.kv_width),
-        "attn_v.weight": (width, config.kv_width),
         "attn_output.weight": (inner, width),
         "attn_q_norm.weight": (config.head_dim,),
         "attn_k_norm.weight": (config.head_dim,),
@@ -61,19 +55,13 @@ def _layer_layout(prefix: str, config: BlockConfig) -> Layout:
         for branch in ("attn", "ffn"):
             required[f"{branch}_conv_base"] = (width, taps, 2)
             required[f"{branch}_conv_proj.weight"] = (width, 2 * taps * (width // group))
+    if values:
+        required["attn_v.weight"] = (width, config.kv_width)
+    optional: dict[str, tuple[int, ...]] = {"attn_sinks.weight": (config.heads,)}
+    if config.convolution is None:
+        optional |= {"post_attention_norm.weight": (width,), "post_ffw_norm.weight": (width,)}
+        optional["layer_output_scale.weight"] = (1,)
     return Layout(
         {prefix + name: shape for name, shape in required.items()},
-        {prefix + "attn_sinks.weight": (config.heads,)},
+        {prefix + name: shape for name, shape in optional.items()},
     )
-
-
-def _refuse(config: BlockConfig, present: Container[str]) -> None:
-    found = [what for name, what in FOREIGN.items() if f"blk.0.{name}" in present]
-    if "blk.0.attn_v.weight" not in present and "blk.0.attn_k.weight" in present:
-        found.insert(0, "values that are its keys")
-    if found:
-        raise BadModel(
-            f"'{config.source}' is a draft with {' and '.join(found)}, as made for Gemma, "
-            "which is not supported yet",
-            hint=ANOTHER,
-        )
