@@ -15,7 +15,7 @@ import torch
 import triton
 from numpy.typing import DTypeLike, NDArray
 
-from turbodflash_kernels._gpu import kv, weight
+from turbodflash_kernels._gpu import kv, state, weight
 from turbodflash_kernels._gpu.ceilings import GpuProbe
 from turbodflash_kernels._gpu.counters import Counters
 from turbodflash_kernels._gpu.graphs import CudaGraphs, Record, Replayed
@@ -23,7 +23,7 @@ from turbodflash_kernels._gpu.launching import Launch, Recorder, launch_now, lau
 from turbodflash_kernels.device import Device
 from turbodflash_kernels.errors import NoDevice, NoKernel, NoRoom
 from turbodflash_kernels.kv import HeadFormat
-from turbodflash_kernels.op import Part
+from turbodflash_kernels.op import DeltaShape, Part
 from turbodflash_kernels.planar import Format
 
 T = TypeVar("T")
@@ -191,6 +191,9 @@ class GpuDevice(Device):
         if ring:
             raise NoKernel("layers that look through a window are not supported there yet")
         return kv.make(format_k, format_v, positions, kv_heads, self)
+
+    def new_state(self, shape: DeltaShape, counts: torch.Tensor, room: int) -> state.GpuState:
+        return state.make(self, shape, counts, room)
 
     @contextmanager
     def _finding_room(self) -> Iterator[None]:

@@ -100,7 +100,20 @@ class Case:
         return run
 
 
+QUICK = [
+    *(Case(2, trial, 1, 2, 16) for trial in (1, 4)),
+    Case(1, 18, 1, 1, 16, taken=17),
+    Case(2, 2, 2, 4, 32, settled=3, taken=2),
+    Case(2, 2, 1, 3, 48, settled=1, sliced=True),
+    *(Case(2, 2, 1, 2, 16, taps, settled=2) for taps in (2, 5)),
+    Case(2, 3, 1, 2, 16, carried=2),
+    Case(2, 7, 1, 2, 16, carried=1, tree=True),
+    Case(1, 9, 1, 1, 32, settled=4, tree=True, sliced=True),
+]
+"""What a device sweeps that is interpreted."""
+
 CASES = [
+    *QUICK,
     *(Case(2, trial, 2, 4, 32) for trial in (1, 2, 3, 5, 8, 16, 17)),
     *(Case(2, trial, 2, 4, 32, taken=trial) for trial in (1, 3, 4, 17, 33)),
     *(Case(2, 20, 2, 4, 32, taken=taken) for taken in (1, 2, 16, 19)),
