@@ -71,6 +71,7 @@ def _read(file: GgufFile, options: LoadOptions, loaded: Callable[[int], None]) -
     config: Config = architecture.read(file.metadata, _rope_overrides(options))
     tensors = Tensors(file.tensors, str(file.path), _type_of, loaded, file.metadata)
     tensors.check(architecture.layout(config, tensors))
+    loaded(tensors.apart_bytes)
     return Found(file, architecture, config, tensors, template)
 
 

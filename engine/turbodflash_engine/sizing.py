@@ -86,12 +86,22 @@ def model_needs(
     return Needs(
         layers=config.layers,
         pieces=pieces_of(weights, config.layers),
-        caches=layer_caches(config.kv_shapes, types),
+        caches=model_caches(config, types),
         scratch=Scratch(
             fixed=round(SLACK * FLOAT * rows * config.scratch_values) + logits,
             per_position=FLOAT * config.partial_values / KEYS_APART,
         ),
         host=PROGRAM + tokenizer_bytes(meta),
+    )
+
+
+def model_caches(config: Config, types: CacheTypes) -> tuple[LayerCache, ...]:
+    """One a layer, those that attend first."""
+    attending = zip(layer_caches(config.kv_shapes, types), config.kv_layers, strict=True)
+    recurrent = config.state_bytes.items()
+    return (
+        *(cache._replace(layer=layer) for cache, layer in attending),
+        *(LayerCache(layer, 0.0, fixed=nbytes) for layer, nbytes in recurrent),
     )
 
 

@@ -36,8 +36,8 @@ class ReferenceState:
     def empty(
         cls, device: ReferenceDevice, shape: DeltaShape, counts: NDArray[np.int32], room: int
     ) -> ReferenceState:
-        window = device.upload(np.zeros((shape.taps - 1, shape.channels), np.float32))
-        s = device.upload(np.zeros((shape.value_heads, shape.head_dim, shape.head_dim), np.float32))
+        window = device.upload(np.zeros(shape.window, np.float32))
+        s = device.upload(np.zeros(shape.s, np.float32))
         waiting = device.empty((room, shape.pending), np.float32)
         return cls(shape, counts, (window, s), waiting)
 
@@ -69,8 +69,9 @@ class ReferenceState:
     def gather(self, rows: Sequence[int]) -> None:
         self.waiting[: len(rows)] = self.waiting[list(rows)]
 
-    def save(self) -> tuple[Memory, int]:
-        return self.memory, self.seen
+    def save(self, rows: int) -> tuple[Memory, Floats, int]:
+        return self.memory, self.pending(rows), self.seen
 
-    def restore(self, saved: tuple[Memory, int]) -> None:
-        self.memory, self.seen = saved
+    def restore(self, saved: tuple[Memory, Floats, int]) -> None:
+        self.memory, rows, self.seen = saved
+        self.put_pending(rows)

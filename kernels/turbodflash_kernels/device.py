@@ -123,12 +123,17 @@ class State(Protocol):
         """Pending rows 0, 1, ... become what these ones held; rows: ascending."""
         ...
 
-    def save(self) -> Any:
-        """A copy of the memory on this device, for `restore`."""
+    @property
+    def seen(self) -> int:
+        """The last round whose rows were settled."""
+        ...
+
+    def save(self, rows: int) -> Any:
+        """A copy of the memory and of the first pending rows on this device, for `restore`."""
         ...
 
     def restore(self, saved: Any) -> None:
-        """The memory becomes what it was when it was saved."""
+        """Memory and pending rows become what they were when they were saved."""
         ...
 
 

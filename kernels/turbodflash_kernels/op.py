@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import prod
 from typing import Any, Literal, TypeAlias
 
 from turbodflash_kernels.planar import Format, Planar
@@ -108,10 +109,24 @@ class DeltaShape:
         return self.pending + self.inner
 
     @property
+    def window(self) -> tuple[int, int]:
+        """Shape of the rows that the convolution looks back on."""
+        return self.taps - 1, self.channels
+
+    @property
+    def s(self) -> tuple[int, int, int]:
+        """Shape of S: heads, keys, values."""
+        return self.value_heads, self.head_dim, self.head_dim
+
+    @property
+    def sizes(self) -> tuple[int, int, int, int]:
+        """What tells one shape from another."""
+        return self.key_heads, self.value_heads, self.head_dim, self.taps
+
+    @property
     def nbytes(self) -> int:
         """Of the memory, float32."""
-        window = (self.taps - 1) * self.channels
-        return 4 * (window + self.value_heads * self.head_dim**2)
+        return 4 * (prod(self.window) + prod(self.s))
 
 
 Prologue: TypeAlias = "RmsNorm | Gated | None"

@@ -30,6 +30,7 @@ class Recurrent:
     """A layer whose state folds all tokens into one number: it can only undo what it kept."""
 
     nbytes = 8
+    can_forget = True
 
     def __init__(self) -> None:
         self.state, self.length = 1, 0

@@ -56,6 +56,7 @@ class ToyLayer:
 
     nbytes = 0
     form = "toy"
+    can_forget = True
 
     def __init__(self, stride: int = 1) -> None:
         self.tokens: list[int] = []

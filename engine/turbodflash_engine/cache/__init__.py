@@ -2,6 +2,7 @@
 
 from turbodflash_engine.cache.dense import DenseLayer
 from turbodflash_engine.cache.formats import CacheTypes, KVShape, LayerFormat, type_names
+from turbodflash_engine.cache.recurrent import RecurrentLayers, state_bytes
 from turbodflash_engine.cache.stack import Cache, Layer, Trial
 
 __all__ = [
@@ -11,6 +12,8 @@ __all__ = [
     "KVShape",
     "Layer",
     "LayerFormat",
+    "RecurrentLayers",
     "Trial",
+    "state_bytes",
     "type_names",
 ]

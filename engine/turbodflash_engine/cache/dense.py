@@ -17,6 +17,8 @@ class DenseLayer:
     written again. The rows of a tree lie one after the other until it is known which of them stay.
     """
 
+    can_forget = True
+
     def __init__(self, kv: KV, rope: Rope | None = None) -> None:
         """rope: what keys are rotated by; None = they know no positions."""
         self.kv, self._rope = kv, rope

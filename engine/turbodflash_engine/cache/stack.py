@@ -64,6 +64,11 @@ class Layer(Protocol):
         """Become what `pieces` came of. Raises KeyError or ValueError for what it does not take."""
         ...
 
+    @property
+    def can_forget(self) -> bool:
+        """Whether `forget` can be asked for."""
+        ...
+
     def forget(self, start: int, stop: int, length: int) -> None:
         """Of `length` tokens, those from `start` to `stop` - 1 are gone; later ones close up."""
         ...
@@ -193,11 +198,16 @@ class Cache:
         for layer in self.layers:
             layer.checkpoint()
 
+    @property
+    def can_forget(self) -> bool:
+        """Whether `forget` can be asked for: recurrent layers never forget a part."""
+        return all(layer.can_forget for layer in self.layers)
+
     def forget(self, start: int, stop: int) -> None:
         """Tokens start..stop-1 are gone, and those behind them take their positions.
 
-        What these were told by the tokens that are gone stays in them. If it is cut short, the
-        first `start` tokens are left.
+        Only where `can_forget` is true. What these were told by the tokens that are gone stays in
+        them. If it is cut short, the first `start` tokens are left.
         """
         if not 0 <= start <= stop <= self.length:
             raise ValueError(f"cannot forget tokens {start} to {stop - 1} of {self.length}")

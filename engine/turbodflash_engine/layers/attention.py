@@ -40,6 +40,7 @@ class AttentionShape(NamedTuple):
     window: a token sees so many, itself among them; 0 = all before it. scale: of the products of
     queries and keys; None = 1 / sqrt(head_dim). v_norm: values are normed head by head, by no
     weight. remembers: whether there are keys and values of its own, or it looks at another layer's.
+    gated: what a head found is multiplied by the sigmoid of a gate, whose rows follow its query's.
     """
 
     width: int
@@ -51,6 +52,7 @@ class AttentionShape(NamedTuple):
     scale: float | None = None
     v_norm: bool = False
     remembers: bool = True
+    gated: bool = False
 
     @property
     def kv_shape(self) -> KVShape:
@@ -61,7 +63,7 @@ class AttentionShape(NamedTuple):
     @property
     def scratch_values(self) -> int:
         """Numbers alive at once for each row of a pass, beside the residual stream."""
-        return 2 * sum(self.qkv.values())
+        return 2 * sum(self.tensors.values())
 
     @property
     def partial_values(self) -> int:
@@ -80,6 +82,12 @@ class AttentionShape(NamedTuple):
         """Of the heads of queries and of keys."""
         return QK_NORMS[: 1 + self.remembers] if self.qk_norms else ()
 
+    @property
+    def tensors(self) -> dict[str, int]:
+        """Rows of each projection as a file holds them."""
+        rows = self.qkv
+        return {**rows, "attn_q": 2 * rows["attn_q"]} if self.gated else rows
+
 
 def attention_layout(
     prefix: str,
@@ -94,19 +102,19 @@ def attention_layout(
     post: the tensor that norms the result, if one does. values: they have a projection of their
     own; else that of the keys is theirs, too.
     """
-    rows = shape.qkv
-    inner = rows["attn_q"]
+    rows, inner = shape.tensors, shape.qkv["attn_q"]
     layout = Layout(
         {f"{prefix}attn_norm.weight": (shape.width,)}, {f"{prefix}attn_output.bias": (shape.width,)}
     )
     layout.required[f"{prefix}attn_output.weight"] = (inner, shape.width)
-    if f"{prefix}attn_qkv.weight" in present:
+    if f"{prefix}attn_qkv.weight" in present and not shape.gated:
         rows = {"attn_qkv": sum(rows.values())}
     if not values:
         rows.pop("attn_v", None)
     for name, size in rows.items():
         layout.required[f"{prefix}{name}.weight"] = (shape.width, size)
-        layout.optional[f"{prefix}{name}.bias"] = (size,)
+        if not shape.gated:
+            layout.optional[f"{prefix}{name}.bias"] = (size,)
     layout.required |= {f"{prefix}{name}.weight": (shape.head_dim,) for name in shape.norms}
     if post:
         layout.required[f"{prefix}{post}.weight"] = (shape.width,)
@@ -114,7 +122,7 @@ def attention_layout(
 
 
 class Attention:
-    """x + post(output(attend(qkv(norm(x))))), with K and V remembered in `memory`.
+    """x + post(output(gate * attend(qkv(norm(x))))), with K and V remembered in `memory`.
 
     post: the tensor that norms the result; "" = none does.
     """
@@ -134,7 +142,10 @@ class Attention:
         def norm(name: str) -> RmsNorm:
             return RmsNorm(device.upload(tensors.vector(f"{prefix}{name}.weight")), eps)
 
-        self._qkv = _fused(device, tensors, prefix, shape, norm("attn_norm"))
+        fused = _gated if shape.gated else _fused
+        self._qkv = fused(device, tensors, prefix, shape, norm("attn_norm"))
+        self._width = sum(shape.qkv.values())
+        self._gate = device.bind("gate", activation="sigmoid") if shape.gated else None
         q_norm, k_norm = (*map(norm, shape.norms), None, None)[:2]
         ones = np.ones(shape.head_dim, np.float32)
         self._store = device.bind(
@@ -171,11 +182,15 @@ class Attention:
     def __call__(self, x: Array, places: Places, last: int) -> Array:
         """x f32[n, width] -> f32[last, width], the last rows; all n are remembered."""
         positions, slots, parents, _ = places
-        q = self._store(self._qkv(x), positions, slots)
-        first = x.shape[0] - last
-        if parents is not None:
-            return self._output(self._attend(q, positions, parents)[first:], x[first:])
-        return self._output(self._attend(q[first:], positions[first:]), x[first:])
+        rows, first = self._qkv(x), x.shape[0] - last
+        q = self._store(rows[:, : self._width], positions, slots)
+        if parents is None:
+            found = self._attend(q[first:], positions[first:])
+        else:
+            found = self._attend(q, positions, parents)[first:]
+        if self._gate:
+            found = self._gate(rows[first:, self._width :], found)
+        return self._output(found, x[first:])
 
 
 def _fused(
@@ -193,3 +208,16 @@ def _fused(
         prologue=norm,
         bias=None if bias is None else device.upload(bias),
     )
+
+
+def _gated(
+    device: Device, tensors: Tensors, prefix: str, shape: AttentionShape, norm: RmsNorm
+) -> Callable[..., Array]:
+    """Rows of q, k, v and gates, for q and gates alternate in the file."""
+    heads = np.arange(2 * shape.heads * shape.head_dim).reshape(shape.heads, 2, shape.head_dim)
+    queries, gates = (
+        tensors.part(f"{prefix}attn_q.weight", heads[:, side].reshape(-1)) for side in (0, 1)
+    )
+    k, v = (tensors.part(f"{prefix}{name}.weight") for name in ("attn_k", "attn_v"))
+    weight = device.pack([queries, k, v, gates], shape.width)
+    return device.bind("linear", weight=weight, prologue=norm, bias=None)

@@ -22,12 +22,12 @@ class MlpShape(NamedTuple):
         return 2 * self.hidden
 
 
-def mlp_layout(prefix: str, shape: MlpShape, *, post: str = "") -> Layout:
-    """post: the tensor that norms the result, if one does."""
+def mlp_layout(prefix: str, shape: MlpShape, *, norm: str = "ffn_norm", post: str = "") -> Layout:
+    """norm, post: the tensors that norm what comes in, and the result, if one does."""
     width, hidden = shape.width, shape.hidden
     layout = Layout(
         {
-            f"{prefix}ffn_norm.weight": (width,),
+            f"{prefix}{norm}.weight": (width,),
             f"{prefix}ffn_gate.weight": (width, hidden),
             f"{prefix}ffn_up.weight": (width, hidden),
             f"{prefix}ffn_down.weight": (hidden, width),
@@ -46,7 +46,7 @@ def mlp_layout(prefix: str, shape: MlpShape, *, post: str = "") -> Layout:
 class Mlp:
     """scale * (x + post(down(act(gate(norm(x))) * up(norm(x))))).
 
-    post: the tensor that norms the result; "" = none does.
+    norm, post: the tensors that norm what comes in, and the result; "" = none does.
     """
 
     def __init__(
@@ -58,10 +58,11 @@ class Mlp:
         *,
         eps: float,
         activation: Literal["silu", "gelu"],
+        norm: str = "ffn_norm",
         post: str = "",
         scale: float = 1.0,
     ) -> None:
-        def norm(name: str) -> RmsNorm:
+        def normed(name: str) -> RmsNorm:
             return RmsNorm(device.upload(tensors.vector(f"{prefix}{name}.weight")), eps)
 
         gate_up = (f"{prefix}ffn_gate", f"{prefix}ffn_up")
@@ -69,7 +70,7 @@ class Mlp:
         self._gate_up = device.bind(
             "linear",
             weight=device.pack([tensors.part(f"{name}.weight") for name in gate_up], shape.width),
-            prologue=norm("ffn_norm"),
+            prologue=normed(norm),
             bias=None if bias is None else device.upload(bias),
         )
         bias = tensors.vectors([f"{prefix}ffn_down.bias"], [shape.width])
@@ -79,7 +80,7 @@ class Mlp:
             prologue=Gated(activation),
             bias=None if bias is None else device.upload(bias),
         )
-        self._close = closing(device, self._down, norm(post) if post else None, scale)
+        self._close = closing(device, self._down, normed(post) if post else None, scale)
 
     def __call__(self, x: Array) -> Array:
         """x f32[n, width] -> f32[n, width]."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 
 from turbodflash_engine.errors import BadModel
 from turbodflash_engine.layers.attention import AttentionShape
@@ -37,10 +37,14 @@ def attention_shapes(
     qk_norms: bool = False,
     windows: Sequence[int] = (),
     scale: float | None = None,
+    gated: bool = False,
+    partly: bool = False,
+    attending: Container[int] | None = None,
 ) -> tuple[AttentionShape, ...]:
     """One a layer. Raises BadModel for what attention cannot be computed with.
 
-    qk_norms, windows, scale: as in AttentionShape; windows: one a layer, none at all = all see all.
+    qk_norms, windows, scale, gated: as in AttentionShape; windows: one a layer, none at all = all
+    see all. partly: heads may be rotated in part. attending: the layers that attend; None = all.
     """
     all_heads = meta.need_per_layer("attention.head_count", int, layers)
     all_kv_heads = (
@@ -48,12 +52,16 @@ def attention_shapes(
         if "attention.head_count_kv" in meta
         else all_heads
     )
-    head_dim = _head_dim(meta, width, all_heads[0])
+    head_dim = _head_dim(meta, width, all_heads[0], partly)
     shapes = []
     seen = windows or (0,) * layers
-    for heads, kv_heads, window in zip(all_heads, all_kv_heads, seen, strict=True):
+    for layer, (heads, kv_heads) in enumerate(zip(all_heads, all_kv_heads, strict=True)):
+        if attending is not None and layer not in attending:
+            continue
         check_heads(meta, heads, kv_heads)
-        shapes.append(AttentionShape(width, heads, kv_heads, head_dim, qk_norms, window, scale))
+        numbers = (width, heads, kv_heads, head_dim)
+        shape = AttentionShape(*numbers, qk_norms, seen[layer], scale, gated=gated)
+        shapes.append(shape)
     return tuple(shapes)
 
 
@@ -125,9 +133,9 @@ def moe_shapes(
     )
 
 
-def _head_dim(meta: Metadata, width: int, heads: int) -> int:
+def _head_dim(meta: Metadata, width: int, heads: int, partly: bool) -> int:
     head_dim = meta.get("attention.key_length", 0) or width // max(heads, 1)
-    for key in ("attention.value_length", "rope.dimension_count"):
+    for key in ("attention.value_length", *(["rope.dimension_count"] * (not partly))):
         found = meta.get(key, head_dim)
         if found != head_dim:
             raise BadModel(

@@ -61,17 +61,25 @@ class WeightType(Protocol):
 class Layout:
     """Names and shapes of the tensors that a model needs, and of those it uses when present.
 
-    ids: those of the latter that hold whole numbers, such as tokens. ANY in a shape is any size.
+    ids: those of the latter that hold whole numbers, such as tokens. apart: those that a file may
+    hold beside the model, which are not loaded with it. ANY in a shape is any size.
     """
 
     required: dict[str, Shape] = field(default_factory=dict)
     optional: dict[str, Shape] = field(default_factory=dict)
     ids: dict[str, Shape] = field(default_factory=dict)
+    apart: dict[str, Shape] = field(default_factory=dict)
 
     def add(self, other: Layout) -> None:
         self.required |= other.required
         self.optional |= other.optional
         self.ids |= other.ids
+        self.apart |= other.apart
+
+    @property
+    def all(self) -> dict[str, Shape]:
+        """Every name that a file may hold."""
+        return self.required | self.optional | self.ids | self.apart
 
 
 class Tensors:
@@ -93,14 +101,14 @@ class Tensors:
     ) -> None:
         self._infos, self.source, self._metadata = infos, source, metadata
         self._weight_type, self._loaded = weight_type, loaded
+        self._apart: set[str] = set()
 
     def __contains__(self, name: object) -> bool:
         return name in self._infos
 
     def check(self, layout: Layout) -> None:
         """Raises BadModel unless the file holds what the layout wants, and nothing beyond it."""
-        expected = layout.required | layout.optional | layout.ids
-        names = self._infos.keys()
+        expected, names = layout.all, self._infos.keys()
         unknown = names - expected.keys()
         scales = {name for name in unknown if name.endswith(".scale")}
         self._none(scales, "rescales", RESCALED)
@@ -109,33 +117,43 @@ class Tensors:
         for name in sorted(names):
             self._check_type(self._infos[name], ids=name in layout.ids)
             self._check_shape(self._infos[name], expected[name])
+        self._apart = names & layout.apart.keys()
+
+    @property
+    def apart_bytes(self) -> int:
+        """What the file holds beside the model."""
+        return sum(self._infos[name].nbytes for name in self._apart)
 
     def packed_bytes(self, bytes_per_weight: Callable[[Format], float]) -> dict[str, int]:
-        """What each matrix and vector takes once packed."""
+        """What each matrix and vector of the model takes once packed."""
         return {
             name: round(bytes_per_weight(self._weight_type(info).format) * prod(info.shape))
             for name, info in self._infos.items()
-            if info.type not in ID_TYPES
+            if info.type not in ID_TYPES and name not in self._apart
         }
 
     def weight_bytes(self, bytes_per_weight: Callable[[Format], float]) -> int:
         """What they take together."""
         return sum(self.packed_bytes(bytes_per_weight).values())
 
-    def part(self, name: str) -> Part:
-        """A matrix; shape [in, out] in the file's order gives `out` rows."""
+    def part(self, name: str, rows: NDArray[np.intp] | None = None) -> Part:
+        """A matrix; shape [in, out] in the file's order gives `out` rows, or these of them.
+
+        The pages of a tensor that is taken apart stay until the file is closed.
+        """
         info = self._infos[name]
         weight_type, data = self._weight_type(info), info.data
-
         done = _Decoded(info, len(data))
 
         def decode(start: int, stop: int) -> Planar:
-            planar = weight_type.decode(data[start:stop])
-            self._loaded(data[start:stop].nbytes)
-            done.add(start, stop)
+            taken = data[start:stop] if rows is None else data[rows[start:stop]]
+            planar = weight_type.decode(taken)
+            self._loaded(taken.nbytes)
+            if rows is None:
+                done.add(start, stop)
             return planar
 
-        return Part(weight_type.format, len(data), decode)
+        return Part(weight_type.format, len(data) if rows is None else len(rows), decode)
 
     def shape(self, name: str) -> Shape:
         """In the file's order, the row length first."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -100,7 +100,8 @@ class Config(Form, Protocol):
     """What planning needs to know of an architecture's configuration.
 
     context: positions the model was trained on.
-    kv_shapes: what each layer that attends remembers.
+    kv_shapes: what each layer with keys and values of its own remembers; kv_layers: which these are.
+    state_bytes: of each recurrent layer, what it remembers.
     scratch_values: numbers alive at once per row of a pass, without the logits.
     partial_values: numbers per row that attention keeps for each group of keys, until it adds up.
     """
@@ -109,6 +110,10 @@ class Config(Form, Protocol):
     def context(self) -> int: ...
     @property
     def kv_shapes(self) -> tuple[KVShape, ...]: ...
+    @property
+    def kv_layers(self) -> Sequence[int]: ...
+    @property
+    def state_bytes(self) -> Mapping[int, int]: ...
     @property
     def scratch_values(self) -> int: ...
     @property

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Mapping
 from functools import partial
 from typing import Literal, NamedTuple
 
@@ -88,6 +88,14 @@ class DenseConfig(NamedTuple):
     @property
     def kv_shapes(self) -> tuple[KVShape, ...]:
         return tuple(shape.kv_shape for shape in self.attention)
+
+    @property
+    def kv_layers(self) -> range:
+        return range(self.layers)
+
+    @property
+    def state_bytes(self) -> Mapping[int, int]:
+        return {}
 
     @property
     def scratch_values(self) -> int:

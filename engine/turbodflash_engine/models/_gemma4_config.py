@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Container, Mapping
 from typing import NamedTuple
 
 from turbodflash_engine.cache import KVShape
@@ -93,13 +93,17 @@ class Gemma4Config(NamedTuple):
         return len(self.attention)
 
     @property
-    def owners(self) -> tuple[int, ...]:
+    def kv_layers(self) -> tuple[int, ...]:
         """The layers that remember keys and values."""
         return tuple(layer for layer, source in enumerate(self.sources) if layer == source)
 
     @property
     def kv_shapes(self) -> tuple[KVShape, ...]:
-        return tuple(self.attention[layer].kv_shape for layer in self.owners)
+        return tuple(self.attention[layer].kv_shape for layer in self.kv_layers)
+
+    @property
+    def state_bytes(self) -> Mapping[int, int]:
+        return {}
 
     @property
     def scratch_values(self) -> int:
@@ -234,7 +238,7 @@ def _layer_layout(config: Gemma4Config, layer: int, present: Container[str]) -> 
 def _have_values(config: Gemma4Config, layer: int, present: Container[str]) -> bool:
     """Whether values of layers of this kind have a projection of their own."""
     window = config.attention[layer].window
-    alike = (at for at in config.owners if config.attention[at].window == window)
+    alike = (at for at in config.kv_layers if config.attention[at].window == window)
     return any(f"blk.{at}.attn_v.weight" in present for at in alike)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Container, Mapping
 from typing import NamedTuple
 
 from turbodflash_engine.cache import Cache, DenseLayer, KVShape
@@ -84,6 +84,14 @@ class Gemma3Config(NamedTuple):
     @property
     def kv_shapes(self) -> tuple[KVShape, ...]:
         return tuple(shape.kv_shape for shape in self.attention)
+
+    @property
+    def kv_layers(self) -> range:
+        return range(self.layers)
+
+    @property
+    def state_bytes(self) -> Mapping[int, int]:
+        return {}
 
     @property
     def scratch_values(self) -> int:

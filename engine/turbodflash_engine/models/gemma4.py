@@ -95,7 +95,7 @@ def _memory(
     formats = plan.types.of_layers(config.kv_shapes)
     return {
         layer: DenseLayer(format.room(placement.layers[layer], plan.positions), ropes[layer])
-        for layer, format in zip(config.owners, formats, strict=True)
+        for layer, format in zip(config.kv_layers, formats, strict=True)
     }
 
 

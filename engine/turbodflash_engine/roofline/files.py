@@ -8,7 +8,6 @@ from math import prod
 from turbodflash_engine.cache import KVShape
 from turbodflash_engine.gguf import TensorInfo
 from turbodflash_engine.layers.tensors import ID_TYPES
-from turbodflash_engine.metadata import Metadata
 from turbodflash_engine.models._base import Config
 from turbodflash_engine.opening import Files, Found
 from turbodflash_engine.pairing import DraftFile
@@ -34,7 +33,7 @@ def file_shape(found: Found) -> Shape:
     return Shape(
         name=found.file.metadata.get("general.name", "") or found.file.path.stem,
         matrices=together(*numbers, _number(head)),
-        attending=_attending(found.config, found.file.metadata),
+        attending=_attending(found.config),
         launches=END_LAUNCHES + found.config.layers * LAYER_LAUNCHES,
         head=float(prod(head.shape)),
         looked_up=float(prod(tensors[EMBEDDING].shape)) if HEAD in tensors else 0.0,
@@ -63,11 +62,8 @@ def draft_file_shapes(files: Files) -> tuple[Shape, Shape] | None:
     return shape, injection
 
 
-def _attending(config: Config, meta: Metadata) -> tuple[Attending, ...]:
-    heads = meta.for_architecture().need_per_layer("attention.head_count", int, config.layers)
-    return tuple(
-        _one_layer(shape, count) for shape, count in zip(config.kv_shapes, heads, strict=True)
-    )
+def _attending(config: Config) -> tuple[Attending, ...]:
+    return tuple(_one_layer(shape, shape.group * shape.kv_heads) for shape in config.kv_shapes)
 
 
 def _attending_of(draft: DraftFile) -> tuple[Attending, ...]:

@@ -27,7 +27,7 @@ COLUMNS = 16
 class CpuState:
     """As the protocol `State` of devices. window: [taps - 1, channels]. waiting: pending rows.
 
-    seen: i32[1], the last round.
+    last_round: i32[1].
     """
 
     shape: DeltaShape
@@ -35,7 +35,7 @@ class CpuState:
     window: Floats
     s: Floats
     waiting: Floats
-    seen: NDArray[np.int32]
+    last_round: NDArray[np.int32]
     flush: Callable[[], None]
 
     @classmethod
@@ -48,7 +48,7 @@ class CpuState:
         return cls(
             shape,
             counts,
-            _zeros(shape.taps - 1, shape.channels),
+            _zeros(*shape.window),
             _zeros(shape.value_heads, blocks, shape.head_dim, COLUMNS),
             _zeros(room, shape.pending),
             aligned(1, np.int32),
@@ -91,13 +91,19 @@ class CpuState:
         self.flush()
         self.waiting[: len(rows)] = self.waiting[list(rows)]
 
-    def save(self) -> tuple[Floats, Floats, int]:
+    @property
+    def seen(self) -> int:
         self.flush()
-        return self.window.copy(), self.s.copy(), int(self.seen[0])
+        return int(self.last_round[0])
 
-    def restore(self, saved: tuple[Floats, Floats, int]) -> None:
+    def save(self, rows: int) -> tuple[Floats, Floats, Floats, int]:
         self.flush()
-        self.window[:], self.s[:], self.seen[0] = saved
+        return self.window.copy(), self.s.copy(), self.waiting[:rows].copy(), self.seen
+
+    def restore(self, saved: tuple[Floats, Floats, Floats, int]) -> None:
+        self.flush()
+        self.window[:], self.s[:], rows, self.last_round[0] = saved
+        self.waiting[: len(rows)] = rows
 
 
 def _zeros(*shape: int) -> Any:

@@ -40,7 +40,7 @@ def bind(
     )
     heads = 2 * shape.key_heads + shape.value_heads
     plan = device.empty((PLAN_WORDS,), np.int64)
-    counted = (address(state.counts), address(state.seen), address(plan))
+    counted = (address(state.counts), address(state.last_round), address(plan))
     sizes = (shape.key_heads, shape.value_heads, shape.head_dim)
     memory = (address(state.window), address(state.waiting), len(taps))
     made = (address(taps), address(dt_bias), address(decay), float_word(eps))
