@@ -33,10 +33,14 @@ class ClosedPipe(TurbodflashError):
 
 
 class Invocation(NamedTuple):
-    """One run of the program. spelled: how the person wrote an option, by its regular spelling."""
+    """One run of the program.
+
+    spelled: how the person wrote an option, by its regular spelling. commands: what each does.
+    """
 
     terminal: Terminal
     spelled: Mapping[str, str]
+    commands: Mapping[str, str]
 
 
 def flagged(command: Command) -> Command:
@@ -70,6 +74,12 @@ def flagged(command: Command) -> Command:
     _sign(spread, [*typers_own, *(each for g in groups.values() for each in _parameters(g))])
     vars(spread)["groups"] = tuple(groups.values())
     return spread
+
+
+def groups_of(command: Command | None) -> tuple[type[Group], ...]:
+    """The option groups of a function that is `flagged`."""
+    groups: tuple[type[Group], ...] = getattr(command, "groups", ())
+    return groups
 
 
 def _sign(spread: Command, parameters: Sequence[Parameter]) -> None:
@@ -182,8 +192,7 @@ def _read(flag: Flag, name: str, value: Any) -> Any:
 
 def _adopted(params: Any, callback: Command | None) -> Any:
     """Let every option be read by its flag; one without a flag, such as `--help`, is a switch."""
-    groups: tuple[type[Group], ...] = getattr(callback, "groups", ())
-    flags = {name: flag for group in groups for name, flag in flags_of(group)}
+    flags = {name: flag for group in groups_of(callback) for name, flag in flags_of(group)}
     for option in params:
         if isinstance(option, TyperOption):
             option.__class__ = FlagOption
@@ -202,7 +211,7 @@ class FlagCommand(TyperCommand):
         """Usage, words, options."""
         self.format_usage(ctx, formatter)
         self.format_help_text(ctx, formatter)
-        write_options(formatter, getattr(self.callback, "groups", ()), all_of_them=True)
+        write_options(formatter, groups_of(self.callback), all_of_them=True)
 
 
 class FlagGroup(TyperGroup):
@@ -222,8 +231,7 @@ class FlagGroup(TyperGroup):
         everything = bool(ctx.meta.get("help_all"))
         write_usage(formatter)
         self.format_help_text(ctx, formatter)
-        groups = getattr(self.callback, "groups", ())
-        write_options(formatter, groups, all_of_them=everything)
-        write_commands(formatter, {n: c.get_short_help_str(60) for n, c in self.commands.items()})
+        write_options(formatter, groups_of(self.callback), all_of_them=everything)
+        write_commands(formatter, ctx.obj.commands)
         write_others(formatter)
         write_examples(formatter)

@@ -7,7 +7,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+import typer
 
 from turbodflash_cli.flags.report import InspectFlags
 from turbodflash_cli.progress import size
@@ -22,7 +24,11 @@ TEMPLATE_LINES = 6
 MOST_RANGES = 5
 
 
-def inspect(terminal: Terminal, file: Path, flags: InspectFlags) -> int:
+def inspect(
+    terminal: Terminal,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A GGUF file.")],
+    flags: InspectFlags,
+) -> int:
     """Print it as text or as JSON; a file that would not load is shown, and exits with 3."""
     from turbodflash_engine import inspect_file
 

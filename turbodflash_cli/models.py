@@ -1,6 +1,6 @@
 """`turbodflash models`: the catalogue, and what of it is on this machine.
 
-Each command imports what it needs: the main program imports this file whatever it is asked to do.
+Each command imports what it needs: the parser imports this file whichever of them is asked for.
 """
 
 from __future__ import annotations

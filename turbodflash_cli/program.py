@@ -6,12 +6,11 @@ import os
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from turbodflash_cli.argv import ROOT, Grammar, Scanned, scan
+from turbodflash_cli.argv import Scanned, scan
 from turbodflash_cli.commands import ClosedPipe, FlagCommand, FlagGroup, Invocation, flagged
 from turbodflash_cli.flags import (
     ComputeFlags,
@@ -25,44 +24,20 @@ from turbodflash_cli.flags import (
     ReasoningFlags,
     SamplingFlags,
 )
-from turbodflash_cli.flags.perplexity import PerplexityFlags
-from turbodflash_cli.flags.plan import PlanFlags
-from turbodflash_cli.flags.report import BenchFlags, InspectFlags
 from turbodflash_cli.interrupt import CODE as INTERRUPTED
 from turbodflash_cli.interrupt import obey_termination
-from turbodflash_cli.models import app as models
+from turbodflash_cli.subcommands import (
+    HELP,
+    MODELS,
+    MODELS_HELP,
+    SUBCOMMANDS,
+    Grammars,
+    subcommand,
+)
 from turbodflash_cli.terminal import Terminal, prepare_streams
 from turbodflash_engine import BadUsage, TurbodflashError
 
-app = typer.Typer(
-    help="Run open language models from GGUF files.",
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
 PROGRAM = "turbodflash"
-app.add_typer(models, name="models", help="List, fetch and remove models.")
-
-
-GRAMMARS: dict[str, Grammar | None] = {
-    ROOT: Grammar.of(
-        ModelFlags,
-        DraftFlags,
-        PromptFlags,
-        SamplingFlags,
-        ContextFlags,
-        LastingFlags,
-        ComputeFlags,
-        ReasoningFlags,
-        OutputFlags,
-        NgramFlags,
-    ),
-    "bench": Grammar.of(ModelFlags, DraftFlags, BenchFlags, ContextFlags, ComputeFlags, NgramFlags),
-    "plan": Grammar.of(ModelFlags, DraftFlags, PlanFlags, ContextFlags, ComputeFlags, NgramFlags),
-    "inspect": Grammar.of(InspectFlags, words=1),
-    "models": None,
-    "perplexity": Grammar.of(ModelFlags, PerplexityFlags, ContextFlags, ComputeFlags),
-}
 
 
 def _version(asked: bool) -> None:
@@ -92,7 +67,6 @@ def _list_devices(context: typer.Context, asked: bool) -> None:
         raise typer.Exit
 
 
-@app.callback(cls=FlagGroup, invoke_without_command=True)
 @flagged
 def answer(
     context: typer.Context,
@@ -129,69 +103,26 @@ def answer(
     )
 
 
-@app.command(cls=FlagCommand)
-@flagged
-def bench(
-    terminal: Terminal,
-    model: ModelFlags,
-    draft: DraftFlags,
-    report: BenchFlags,
-    window: ContextFlags,
-    compute: ComputeFlags,
-    ngram: NgramFlags,
-) -> int:
-    """Measure the machine and the model; with -md, the drafting."""
-    from turbodflash_cli.bench import bench as measure
-
-    return measure(terminal, model, draft, report, window, compute, ngram)
+GRAMMARS = Grammars(answer)
 
 
-@app.command(cls=FlagCommand)
-@flagged
-def plan(
-    terminal: Terminal,
-    model: ModelFlags,
-    draft: DraftFlags,
-    report: PlanFlags,
-    window: ContextFlags,
-    compute: ComputeFlags,
-    ngram: NgramFlags,
-) -> int:
-    """Say what a model would take, and whether it fits."""
-    from turbodflash_cli.plan import plan as show
+def parser_of(*commands: str) -> typer.Typer:
+    """What typer shall know of the program: the main job, and these of its commands."""
+    app = typer.Typer(
+        help="Run open language models from GGUF files.",
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback(cls=FlagGroup, invoke_without_command=True)(answer)
+    for name in commands:
+        if name in SUBCOMMANDS:
+            app.command(name, cls=FlagCommand, help=SUBCOMMANDS[name].page)(subcommand(name))
+        elif name == MODELS:
+            from turbodflash_cli.models import app as models
 
-    return show(terminal, model, draft, report, window, compute, ngram)
-
-
-@app.command(cls=FlagCommand)
-@flagged
-def inspect(
-    terminal: Terminal,
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A GGUF file.")],
-    report: InspectFlags,
-) -> int:
-    """Show what is in a GGUF file."""
-    from turbodflash_cli.inspect import inspect as show
-
-    return show(terminal, file, report)
-
-
-@app.command(cls=FlagCommand)
-@flagged
-def perplexity(
-    terminal: Terminal,
-    model: ModelFlags,
-    flags: PerplexityFlags,
-    window: ContextFlags,
-    compute: ComputeFlags,
-) -> int:
-    """Measure how well the model predicts a text.
-
-    -c is 512 unless given. The estimate goes to stdout, everything else to stderr.
-    """
-    from turbodflash_cli.perplexity import perplexity as measure
-
-    return measure(terminal, model, flags, window, compute)
+            app.add_typer(models, name=MODELS, help=MODELS_HELP)
+    return app
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -201,11 +132,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     terminal = Terminal()
     try:
         words = list(sys.argv[1:] if argv is None else argv)
-        scanned = Scanned(words) if _is_completion() else scan(words, GRAMMARS)
+        completes = _is_completion()
+        scanned = Scanned(words) if completes else scan(words, GRAMMARS)
         terminal = _terminal_for(scanned.words)
         for note in scanned.notes:
             terminal.note(note)
-        invocation = Invocation(terminal, scanned.spelled)
+        invocation = Invocation(terminal, scanned.spelled, HELP)
+        app = parser_of(*(HELP if completes else scanned.words[:1]))
         code = app(scanned.words, prog_name=PROGRAM, standalone_mode=False, obj=invocation)
         sys.stdout.flush()
         return code if isinstance(code, int) else 0

@@ -8,8 +8,6 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, Protocol
 
 from turbodflash_engine.decode import (
-    Budget,
-    Budgeted,
     Drafting,
     Ending,
     Onlooker,
@@ -194,6 +192,8 @@ class Session:
         seed = resolve_seed(options.sample.seed, options.attempt)
         sampler: Onlooker = Sampler(options.sample, self._tokenizer, seed)
         if marks and options.thought_budget >= 0:
+            from turbodflash_engine.decode.budget import Budget, Budgeted
+
             thinking = Thoughts.after(text, marks).thinking
             budget = Budget(options.thought_budget, options.budget_message)
             sampler = Budgeted(sampler, self._tokenizer, marks, budget, thinking=thinking)

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.engine.toy import TOY_INFO, ScriptedDrafter, ToyModel, ToyTemplate, ToyTokenizer
-from turbodflash_engine.decode import Budget, Budgeted
+from turbodflash_engine.decode.budget import Budget, Budgeted
 from turbodflash_engine.errors import BadUsage
 from turbodflash_engine.events import Text
 from turbodflash_engine.options import SampleOptions, SayOptions, SpecOptions

@@ -1,6 +1,5 @@
 """From a prompt to its continuation: prefill, the loop, and where it stops."""
 
-from turbodflash_engine.decode.budget import Budget, Budgeted
 from turbodflash_engine.decode.drafting import Drafting
 from turbodflash_engine.decode.loop import Onlooker, Step, decode
 from turbodflash_engine.decode.prefill import prefill
@@ -11,8 +10,6 @@ from turbodflash_engine.decode.thoughts import Thoughts
 from turbodflash_engine.decode.window import Shift, Window
 
 __all__ = [
-    "Budget",
-    "Budgeted",
     "Drafting",
     "Ending",
     "Onlooker",
