@@ -16,13 +16,20 @@ from turbodflash_engine.gguf import GgufFile
 from turbodflash_engine.info import FILE_TYPES, ModelInfo
 from turbodflash_engine.memory import Plan, plan_memory
 from turbodflash_engine.metadata import Metadata
-from turbodflash_engine.models._base import CachePlan, Config, Model
+from turbodflash_engine.models._base import Config, Model
 from turbodflash_engine.models._placement import Placement
 from turbodflash_engine.opening import Files, Found, open_files
 from turbodflash_engine.options import LoadOptions, SpecOptions
-from turbodflash_engine.pairing import DraftFile, draft_context, draft_info, one_of, rules
+from turbodflash_engine.pairing import (
+    DraftFile,
+    draft_context,
+    draft_info,
+    draft_plan,
+    one_of,
+    rules,
+)
 from turbodflash_engine.sampling.defaults import sample_defaults
-from turbodflash_engine.sizing import cheaper_caches, needs_of
+from turbodflash_engine.sizing import cache_plan, cheaper_caches, needs_of
 from turbodflash_kernels.device import Device
 from turbodflash_kernels.errors import NoKernel, NoRoom
 
@@ -88,12 +95,13 @@ def _build(
     plan = _plan(found, draft, options, choice, devices)
     placement = _placement(choice, plan, found.config.layers, devices)
     drafts_on = choice.draft or placement.head
-    cache = CachePlan(plan.context, *CacheTypes.of_model(options))
+    cache = cache_plan(options, plan.context)
     model = found.architecture.build(found.config, found.tensors, placement, cache)
     drafters, types = rules(spec), CacheTypes.of_draft(options)
     if draft:
         _check_shifts(options, draft_context(spec, plan.context), plan.context)
-        drafters.append(draft.build(drafts_on, model.shared, plan.context, spec, types))
+        own = draft_plan(options, plan.context)
+        drafters.append(draft.build(drafts_on, model.shared, own, spec))
     drafter = one_of(drafters)
     tokenizer, template = _speech(found.file.metadata, found.template)  # while weights are packed
     devices.flush()

@@ -190,6 +190,8 @@ class LoadOptions:
     graphs: a card runs passes as graphs, which are launched as one.
     chat_template: Jinja text or the name of a built-in template; None = the file's own.
     spec: how tokens are drafted; None = plain decoding.
+    swa_full: layers that look through a window remember all positions: a prompt that changes far
+        back is then read from there on only. So they do where the context shifts.
     fit: a context of 0 is cut to what fits into memory; False = it is refused.
     context_shift: when the context is full, half of it is dropped, instead of ending the answer;
         so it is with a prompt that does not fit.
@@ -219,8 +221,14 @@ class LoadOptions:
     warmup: bool = True
     spec: SpecOptions | None = None
     fit: bool = True
+    swa_full: bool = False
     context_shift: bool = False
     keep: int = 0
+
+    @property
+    def whole_windows(self) -> bool:
+        """Whether layers that look through a window remember all positions."""
+        return self.swa_full or self.context_shift
 
     def __post_init__(self) -> None:
         _at_least("keep", self.keep, -1)

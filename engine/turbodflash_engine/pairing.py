@@ -19,7 +19,7 @@ from turbodflash_engine.layers.tensors import Info, Tensors
 from turbodflash_engine.memory import rounded
 from turbodflash_engine.metadata import Metadata
 from turbodflash_engine.models._base import CachePlan, Form, Shared
-from turbodflash_engine.options import SPEC_TYPES, SpecOptions
+from turbodflash_engine.options import SPEC_TYPES, LoadOptions, SpecOptions
 from turbodflash_engine.quant import weight_type
 from turbodflash_engine.tokenizer.pairing import check_same_tokens
 from turbodflash_kernels.device import Device
@@ -60,12 +60,10 @@ class DraftFile:
         self,
         device: Device,
         target: Shared,
-        positions: int,
+        plan: CachePlan,
         options: SpecOptions,
-        types: CacheTypes,
     ) -> Drafter:
-        """positions: of the model's cache; its own has no more of them, stored in these types."""
-        plan = CachePlan(draft_context(options, positions), *types)
+        """plan: its own cache, of no more positions than the model's."""
         setting = Setting(device, target, plan, options)
         return across(self.kind.build(self.config, self.tensors, setting), device, target)
 
@@ -128,6 +126,12 @@ def draft_info(
         parameters=sum(each.elements for each in draft.file.tensors.values()),
         context=draft_context(spec, context),
     )
+
+
+def draft_plan(options: LoadOptions, positions: int) -> CachePlan:
+    """A draft's own cache, beside so many positions of the model's."""
+    own = draft_context(options.spec or SpecOptions(), positions)
+    return CachePlan(own, *CacheTypes.of_draft(options), whole=options.whole_windows)
 
 
 def draft_context(options: SpecOptions, positions: int) -> int:

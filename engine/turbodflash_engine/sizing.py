@@ -19,10 +19,10 @@ from turbodflash_engine.memory import (
     rounded,
 )
 from turbodflash_engine.metadata import Metadata
-from turbodflash_engine.models._base import Config
+from turbodflash_engine.models._base import PASS_ROWS, CachePlan, Config
 from turbodflash_engine.opening import Files
 from turbodflash_engine.options import LoadOptions, SpecOptions
-from turbodflash_engine.pairing import DraftFile
+from turbodflash_engine.pairing import DraftFile, draft_plan
 from turbodflash_kernels.device import Device
 
 FLOAT = 4
@@ -47,16 +47,23 @@ def needs_of(files: Files, options: LoadOptions, device: Device) -> Load:
         found.config,
         found.tensors.packed_bytes(device.bytes_per_weight),
         found.file.metadata,
-        types=CacheTypes.of_model(options),
+        plan=cache_plan(options, 0),
         rows=rows,
     )
     if draft is None:
         return Load(model)
     weights = draft.tensors.packed_bytes(device.bytes_per_weight)
-    types = CacheTypes.of_draft(options)
+    plan = draft_plan(options, 0)
     return Load(
-        model, draft_needs(draft, found.config, weights, options=spec, types=types, rows=rows)
+        model, draft_needs(draft, found.config, weights, options=spec, plan=plan, rows=rows)
     )
+
+
+def cache_plan(options: LoadOptions, positions: int) -> CachePlan:
+    """How a model remembers so many positions."""
+    rows = max(min(options.batch, options.ubatch), PASS_ROWS)  # measuring asks for no more
+    types = CacheTypes.of_model(options)
+    return CachePlan(positions, *types, rows=rows, whole=options.whole_windows)
 
 
 def cheaper_caches(files: Files, options: LoadOptions, device: Device) -> Iterator[Alternative]:
@@ -78,15 +85,18 @@ def model_needs(
     weights: Mapping[str, int],
     meta: Metadata,
     *,
-    types: CacheTypes,
+    plan: CachePlan,
     rows: int,
 ) -> Needs:
-    """weights: bytes of each tensor once packed. rows: of the largest pass."""
+    """weights: bytes of each tensor once packed. rows: of the largest pass.
+
+    plan: how it remembers, of however many positions.
+    """
     logits = FLOAT * config.vocabulary
     return Needs(
         layers=config.layers,
         pieces=pieces_of(weights, config.layers),
-        caches=model_caches(config, types),
+        caches=model_caches(config, plan),
         scratch=Scratch(
             fixed=round(SLACK * FLOAT * rows * config.scratch_values) + logits,
             per_position=FLOAT * config.partial_values / KEYS_APART,
@@ -95,9 +105,9 @@ def model_needs(
     )
 
 
-def model_caches(config: Config, types: CacheTypes) -> tuple[LayerCache, ...]:
+def model_caches(config: Config, plan: CachePlan) -> tuple[LayerCache, ...]:
     """One a layer, those that attend first."""
-    attending = zip(layer_caches(config.kv_shapes, types), config.kv_layers, strict=True)
+    attending = zip(layer_caches(config.kv_shapes, plan), config.kv_layers, strict=True)
     recurrent = config.state_bytes.items()
     return (
         *(cache._replace(layer=layer) for cache, layer in attending),
@@ -105,11 +115,11 @@ def model_caches(config: Config, types: CacheTypes) -> tuple[LayerCache, ...]:
     )
 
 
-def layer_caches(shapes: tuple[KVShape, ...], types: CacheTypes) -> tuple[LayerCache, ...]:
+def layer_caches(shapes: tuple[KVShape, ...], plan: CachePlan) -> tuple[LayerCache, ...]:
     """One a layer that remembers."""
-    formats = types.of_layers(shapes)
+    formats = plan.types.of_layers(shapes)
     return tuple(
-        LayerCache(layer, format.nbytes, most=shape.window)
+        LayerCache(layer, format.nbytes, most=0 if plan.whole else shape.ring(plan.rows))
         for layer, (shape, format) in enumerate(zip(shapes, formats, strict=True))
     )
 
@@ -120,14 +130,14 @@ def draft_needs(
     weights: Mapping[str, int],
     *,
     options: SpecOptions,
-    types: CacheTypes,
+    plan: CachePlan,
     rows: int,
 ) -> Needs:
     """The same of a draft; and what verifying its guesses takes of the model beside."""
     config = draft.config
     widths = FEW_ROWS if options.n_max is None else min(options.n_max + 1, FEW_ROWS)
     guesses = FLOAT * target.vocabulary * widths
-    caches = layer_caches(config.kv_shapes, types)
+    caches = layer_caches(config.kv_shapes, plan)
     return Needs(
         layers=0,
         borrows=draft.borrows,

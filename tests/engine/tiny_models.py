@@ -18,7 +18,7 @@ from turbodflash_engine.gguf import open_gguf
 from turbodflash_engine.layers.rope import RopeOverrides
 from turbodflash_engine.layers.tensors import Info, Tensors
 from turbodflash_engine.metadata import Metadata
-from turbodflash_engine.models._base import CachePlan, Model
+from turbodflash_engine.models._base import PASS_ROWS, CachePlan, Model
 from turbodflash_engine.models._placement import Placement
 from turbodflash_engine.quant import weight_type
 from turbodflash_kernels.device import Device
@@ -90,14 +90,17 @@ def build(
     positions: int = 256,
     kv: str = "f32",
     overrides: RopeOverrides | None = None,
+    rows: int = PASS_ROWS,
+    whole: bool = False,
 ) -> Model:
-    """What loading does, without a tokenizer and a plan."""
+    """What loading does, without a tokenizer and a plan. rows, whole: as in CachePlan."""
     architecture = plugins.find("models", metadata.architecture)
     config = architecture.read(metadata, overrides or RopeOverrides())
     tensors = Tensors(infos, "tiny.gguf", lambda info: weight_type(info.type, info.name))
     tensors.check(architecture.layout(config, tensors))
     placement = device if isinstance(device, Placement) else Placement.on(device, config.layers)
-    model: Model = architecture.build(config, tensors, placement, CachePlan(positions, kv, kv))
+    plan = CachePlan(positions, kv, kv, rows=rows, whole=whole)
+    model: Model = architecture.build(config, tensors, placement, plan)
     return model
 
 

@@ -4,6 +4,7 @@ from turbodflash_engine.cache.dense import DenseLayer
 from turbodflash_engine.cache.formats import CacheTypes, KVShape, LayerFormat, type_names
 from turbodflash_engine.cache.recurrent import RecurrentLayers, state_bytes
 from turbodflash_engine.cache.stack import Cache, Layer, Trial
+from turbodflash_engine.cache.window import WindowLayer
 
 __all__ = [
     "Cache",
@@ -14,6 +15,7 @@ __all__ = [
     "LayerFormat",
     "RecurrentLayers",
     "Trial",
+    "WindowLayer",
     "state_bytes",
     "type_names",
 ]

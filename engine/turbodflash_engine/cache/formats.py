@@ -9,7 +9,7 @@ from typing import NamedTuple
 from turbodflash_engine.cache.protection import Protection, protect
 from turbodflash_engine.errors import BadUsage
 from turbodflash_engine.options import LoadOptions, SpecOptions
-from turbodflash_kernels.device import KV, Device
+from turbodflash_kernels.device import KV, RING_STEP, Device
 from turbodflash_kernels.errors import NoKernel
 from turbodflash_kernels.kv import HeadFormat, head_formats, kv_type
 
@@ -29,6 +29,10 @@ class KVShape(NamedTuple):
     window: int = 0
     group: int = 1
 
+    def ring(self, rows: int) -> int:
+        """Slots that do for a window and passes of so many rows; 0 = all positions are seen."""
+        return -(-(self.window + rows - 1) // RING_STEP) * RING_STEP if self.window else 0
+
 
 class LayerFormat(NamedTuple):
     """How one layer stores the heads of a position."""
@@ -47,8 +51,9 @@ class LayerFormat(NamedTuple):
         """Whether a plain quantised type is."""
         return "hadamard" in (self.k.rotation.kind, self.v.rotation.kind)
 
-    def room(self, device: Device, positions: int) -> KV:
-        return device.new_kv(self.k, self.v, positions, self.kv_heads)
+    def room(self, device: Device, positions: int, ring: bool = False) -> KV:
+        """ring: so many are remembered of any number."""
+        return device.new_kv(self.k, self.v, positions, self.kv_heads, ring)
 
 
 class CacheTypes(NamedTuple):

@@ -37,24 +37,24 @@ def within(saved: Arrays, start: str) -> Arrays:
     return {name[len(start) :]: each for name, each in saved.items() if name.startswith(start)}
 
 
-def kv_piece(kv: KV, count: int) -> Piece:
-    """Slots 0 to count - 1 in the bytes of their types: uint8 [count, kv_heads, K and V]."""
+def kv_piece(kv: KV, count: int, first: int = 0) -> Piece:
+    """So many slots in the bytes of their types: uint8 [count, kv_heads, K and V]."""
     _, heads, _ = kv.rows(0, 1)[0].shape
 
     def read() -> NDArray[Any]:
-        return np.concatenate(kv.rows(0, count), axis=2)
+        return np.concatenate(kv.rows(first, first + count), axis=2)
 
     return Piece("U8", (count, heads, _row_bytes(kv)), read)
 
 
-def put_kv(kv: KV, rows: NDArray[Any], count: int) -> None:
-    """Slots 0 to count - 1 become what they had been. Raises ValueError for other shapes."""
+def put_kv(kv: KV, rows: NDArray[Any], count: int, first: int = 0) -> None:
+    """So many slots become what they had been. Raises ValueError for other shapes."""
     heads = kv.rows(0, 1)[0].shape[1]
     expect(rows, "uint8", count, heads, _row_bytes(kv))
     if count:
         keys = kv.format_k.row_bytes
         k, v = rows[:, :, :keys], rows[:, :, keys:]
-        kv.put_rows(0, np.ascontiguousarray(k), np.ascontiguousarray(v))
+        kv.put_rows(first, np.ascontiguousarray(k), np.ascontiguousarray(v))
 
 
 def expect(array: NDArray[Any], dtype: str, *shape: int) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from turbodflash_engine.cache import CacheTypes
 from turbodflash_engine.doctor.diagnosis import Check, Diagnosis
 from turbodflash_engine.doctor.trials import Shifted, Trials, better
 from turbodflash_engine.drafters._base import Drafter
@@ -14,7 +13,7 @@ from turbodflash_engine.errors import BadUsage
 from turbodflash_engine.events import Progress, Speculation
 from turbodflash_engine.loading import load
 from turbodflash_engine.options import LoadOptions
-from turbodflash_engine.pairing import DraftFile, open_draft
+from turbodflash_engine.pairing import DraftFile, draft_plan, open_draft
 from turbodflash_engine.speculating import CONTEXT, Prompt, Rivals
 
 TOKENS = 32
@@ -129,9 +128,9 @@ def _built(trials: Trials, draft: DraftFile, config: BlockConfig) -> Drafter:
     loaded, spec = trials.rivals.loaded, trials.options.spec
     assert spec is not None
     draft.config = config
-    types = CacheTypes.of_draft(trials.options)
-    device, shared = loaded.drafts_on, loaded.model.shared
-    drafter = draft.build(device, shared, loaded.info.context, spec, types)
+    plan = draft_plan(trials.options, loaded.info.context)
+    device = loaded.drafts_on
+    drafter = draft.build(device, loaded.model.shared, plan, spec)
     device.flush()
     return drafter
 

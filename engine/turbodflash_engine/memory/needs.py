@@ -22,7 +22,7 @@ class Piece(NamedTuple):
 class LayerCache(NamedTuple):
     """What one layer remembers: `fixed` in all, and `per_position` for each of its positions.
 
-    most: the positions that it looks back on, however long the context is; 0 = all of them.
+    most: the positions that it has slots for, however long the context is; 0 = all of them.
     limit: the positions that there are at most; 0 = as many as the context has.
     """
 

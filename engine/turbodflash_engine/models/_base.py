@@ -100,7 +100,7 @@ class Config(Form, Protocol):
     """What planning needs to know of an architecture's configuration.
 
     context: positions the model was trained on.
-    kv_shapes: what each layer with keys and values of its own remembers; kv_layers: which these are.
+    kv_shapes: what each layer with keys and values of its own remembers; kv_layers: its number.
     state_bytes: of each recurrent layer, what it remembers.
     scratch_values: numbers alive at once per row of a pass, without the logits.
     partial_values: numbers per row that attention keeps for each group of keys, until it adds up.
@@ -120,14 +120,24 @@ class Config(Form, Protocol):
     def partial_values(self) -> int: ...
 
 
+PASS_ROWS = 512
+"""Tokens of a pass, unless wider ones were asked for."""
+
+
 class CachePlan(NamedTuple):
-    """positions: how many tokens it holds. The rest: how they are stored, as in CacheTypes."""
+    """positions: how many tokens it holds. k to protect: how they are stored, as in CacheTypes.
+
+    rows: tokens of the widest pass. whole: layers that look through a window remember all
+    positions, as others do, so that the context can shift.
+    """
 
     positions: int
     k: str = "f16"
     v: str = "f16"
     rotate: str = "auto"
     protect: str = "none"
+    rows: int = PASS_ROWS
+    whole: bool = False
 
     @property
     def types(self) -> CacheTypes:

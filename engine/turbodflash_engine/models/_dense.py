@@ -23,6 +23,7 @@ from turbodflash_engine.layers.tensors import Layout, Tensors
 from turbodflash_engine.metadata import Metadata
 from turbodflash_engine.models._base import Architecture, CachePlan
 from turbodflash_engine.models._decoder import Decoder
+from turbodflash_engine.models._memory import memory_of
 from turbodflash_engine.models._placement import Placement
 from turbodflash_engine.models._stage import Block
 from turbodflash_engine.models._trunk import trunk, trunk_layout, vocabulary_of
@@ -131,17 +132,15 @@ def build(
     plan: CachePlan,
     threads: Threads = AS_THE_DEVICE,
 ) -> Decoder:
-    formats = plan.types.of_layers(config.kv_shapes)
     rope = _rope(config, tensors, plan.positions)
-    memory = [
-        DenseLayer(format.room(device, plan.positions), rope)
-        for device, format in zip(placement.layers, formats, strict=True)
-    ]
+    memory = memory_of(config, placement, [rope] * config.layers, plan)
     blocks = [
         _block(placement.layers[index], tensors, config, index, rope, layer)
-        for index, layer in enumerate(memory)
+        for index, layer in memory.items()
     ]
-    return trunk(config, tensors, placement, blocks, Cache(memory, plan.positions), threads)
+    return trunk(
+        config, tensors, placement, blocks, Cache(list(memory.values()), plan.positions), threads
+    )
 
 
 def _block(

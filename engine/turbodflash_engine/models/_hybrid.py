@@ -28,6 +28,7 @@ from turbodflash_engine.layers.tensors import Layout, Tensors
 from turbodflash_engine.metadata import Metadata
 from turbodflash_engine.models._base import Architecture, CachePlan
 from turbodflash_engine.models._decoder import Decoder
+from turbodflash_engine.models._memory import memory_of
 from turbodflash_engine.models._placement import Placement
 from turbodflash_engine.models._stage import Block
 from turbodflash_engine.models._trunk import trunk, trunk_layout, vocabulary_of
@@ -166,12 +167,8 @@ def build(
     plan: CachePlan,
     threads: Threads = AS_THE_DEVICE,
 ) -> Decoder:
-    formats = plan.types.of_layers(config.kv_shapes)
     rope = config.turning
-    dense = {
-        layer: DenseLayer(format.room(placement.layers[layer], plan.positions), rope)
-        for layer, format in zip(config.kv_layers, formats, strict=True)
-    }
+    dense = memory_of(config, placement, [rope] * config.layers, plan)
     recurrent, states = _recurrent(config, placement)
     blocks = [
         _block(

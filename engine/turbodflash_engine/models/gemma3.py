@@ -21,6 +21,7 @@ from turbodflash_engine.layers.tensors import Layout, Tensors
 from turbodflash_engine.metadata import Metadata
 from turbodflash_engine.models._base import Architecture, CachePlan
 from turbodflash_engine.models._decoder import Decoder
+from turbodflash_engine.models._memory import memory_of
 from turbodflash_engine.models._placement import Placement
 from turbodflash_engine.models._stage import Block
 from turbodflash_engine.models._trunk import softcap_of, trunk, trunk_layout, vocabulary_of
@@ -121,22 +122,18 @@ def build(
     plan: CachePlan,
     threads: Threads = AS_THE_DEVICE,
 ) -> Decoder:
-    formats = plan.types.of_layers(config.kv_shapes)
     ropes = [_rope(config, shape) for shape in config.attention]
-    memory = [
-        DenseLayer(format.room(device, plan.positions), rope)
-        for device, format, rope in zip(placement.layers, formats, ropes, strict=True)
-    ]
+    memory = memory_of(config, placement, ropes, plan)
     blocks = [
         _block(placement.layers[index], tensors, config, index, ropes[index], layer)
-        for index, layer in enumerate(memory)
+        for index, layer in memory.items()
     ]
     return trunk(
         config,
         tensors,
         placement,
         blocks,
-        Cache(memory, plan.positions),
+        Cache(list(memory.values()), plan.positions),
         threads,
         embedding_scale=config.width**0.5,
         softcap=config.softcap,

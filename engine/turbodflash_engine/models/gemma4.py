@@ -38,6 +38,7 @@ from turbodflash_engine.models._gemma4_config import (
     Gemma4Config,
     layout,
 )
+from turbodflash_engine.models._memory import memory_of
 from turbodflash_engine.models._placement import Placement
 from turbodflash_engine.models._stage import Block
 from turbodflash_engine.models._trunk import trunk
@@ -92,11 +93,7 @@ def _memory(
                 f"layer {layer} looks at the keys of layer {source}, so both must be on one device",
                 hint="put all layers on one device: -ngl 0, or -ngl all",
             )
-    formats = plan.types.of_layers(config.kv_shapes)
-    return {
-        layer: DenseLayer(format.room(placement.layers[layer], plan.positions), ropes[layer])
-        for layer, format in zip(config.kv_layers, formats, strict=True)
-    }
+    return memory_of(config, placement, ropes, plan)
 
 
 def _block(
