@@ -7,9 +7,9 @@ from math import prod
 
 import pytest
 
-from tests.engine.gguf_bytes import U32, gguf, numbers, scalar, string, tensor
+from tests.engine.gguf_bytes import BOOL, U32, gguf, numbers, scalar, string, tensor
 from tests.engine.tiny_models import path_of
-from turbodflash_engine import Inspection, LayerSummary, inspect_file
+from turbodflash_engine import Inspection, LayerSummary, inspect_file, plugins
 
 Shapes = Mapping[str, Sequence[int]]
 
@@ -91,6 +91,16 @@ def test_both_kinds_of_feed_forward_part_may_stand_in_a_layer(inspected):
     assert told(layer) == ("attention", 0, True, EXPERTS, 2, False)
 
 
+def test_layers_may_slide_in_a_pattern_that_the_file_holds(inspected):
+    found = inspected(
+        layers((ATTENTION, DENSE), (ATTENTION, DENSE), (ATTENTION, DENSE)),
+        numbers("newest.attention.sliding_window_pattern", BOOL, [True, False, True]),
+        scalar("newest.attention.sliding_window", U32, 512),
+    )
+    assert [(layer.window, layer.layers) for layer in found.layers] == [(512, (0, 2)), (0, (1,))]
+    assert "newest.attention.sliding_window" in found.unread
+
+
 def test_heads_that_guess_further_tokens_stand_apart_and_are_not_active(inspected):
     found = inspected(layers((ATTENTION, DENSE), (ATTENTION, DENSE, MTP)))
     trunk, mtp = found.layers
@@ -115,10 +125,31 @@ def test_a_draft_is_known_for_what_it_drafts_as():
     assert "dflash.block_size" not in found.unread
 
 
-def test_a_model_drafts_as_nothing():
-    found = inspect_file(path_of("qwen3"))
+DENSE_ATTENTION = ("attention", 0, True, 0, 0, False)
+MADE_OF = {  # each architecture's tiny model: its makes of layers, and the layers of each
+    "gemma3": {("attention", 16, True, 0, 0, False): (0, 1, 2, 3, 4, 6), DENSE_ATTENTION: (5,)},
+    "gemma4": {("attention", 16, True, 0, 0, False): (0, 1, 3, 4), DENSE_ATTENTION: (2, 5)},
+    "llama": {DENSE_ATTENTION: (0, 1, 2, 3)},
+    "qwen2": {DENSE_ATTENTION: (0, 1, 2, 3)},
+    "qwen3": {DENSE_ATTENTION: tuple(range(6))},
+    "qwen3moe": {("attention", 0, False, 8, 2, False): (0, 1, 2, 3)},
+    "qwen35": {
+        ("recurrent", 0, True, 0, 0, False): (0, 1, 2, 4, 5, 6),
+        DENSE_ATTENTION: (3, 7),
+    },
+    "qwen35moe": {
+        ("recurrent", 0, False, 8, 2, True): (0, 1, 2, 4, 5, 6),
+        ("attention", 0, False, 8, 2, True): (3, 7),
+    },
+}
+
+
+@pytest.mark.parametrize("name", plugins.names("models"))
+def test_every_architecture_is_known_by_its_layers(name):
+    found = inspect_file(path_of(name))
     assert found.drafts == ""
-    assert {told(layer) for layer in found.layers} == {("attention", 0, True, 0, 0, False)}
+    assert found.problems == ()
+    assert {told(layer): layer.layers for layer in found.layers} == MADE_OF[name]
 
 
 def test_what_contradicts_the_metadata_is_a_problem(tmp_path):

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
+import numpy as np
+
 from turbodflash_engine.gguf import TensorInfo
 from turbodflash_engine.metadata import Metadata
 
@@ -16,6 +18,7 @@ _IN_LAYER = re.compile(r"blk\.(\d+)\.(.+)")
 _ATTENTION, _RECURRENT, _MTP = ("attn_q", "attn_k", "attn_output"), "ssm_", "nextn."
 _FFN = ("ffn_up.", "ffn_down.")
 _EXPERTS, _SHARED = "_exps.", "_shexp."
+_PATTERN = "attention.sliding_window_pattern"
 
 
 class _Make(NamedTuple):
@@ -54,19 +57,18 @@ class LayerSummary:
 
 
 def layers_of(
-    tensors: Mapping[str, TensorInfo], meta: Metadata, windows: Sequence[int]
+    tensors: Mapping[str, TensorInfo], meta: Metadata, windows: Mapping[int, int]
 ) -> tuple[LayerSummary, ...]:
     """One for each make, in the order of their first layers.
 
-    windows: of all layers, or of those that attend, in order; as far as they are known.
+    windows: of layers, as far as they are known; of others the file's own pattern is asked.
     """
     inside = _by_layer(tensors.values())
-    attending = [layer for layer, found in inside.items() if _mixer(found) == "attention"]
-    numbers = attending if len(windows) <= len(attending) else list(inside)
-    window = dict(zip(numbers, windows, strict=False))
+    keys = _Keys(meta)
     makes: dict[_Make, list[int]] = {}
     for layer, found in inside.items():
-        makes.setdefault(_make(found, meta, layer, window.get(layer, 0)), []).append(layer)
+        window = windows[layer] if layer in windows else _window(keys, layer)
+        makes.setdefault(_make(found, keys, layer, window), []).append(layer)
     return tuple(
         _summary(make, layers, [pair for layer in layers for pair in inside[layer].items()])
         for make, layers in makes.items()
@@ -98,7 +100,7 @@ def _by_layer(tensors: Iterable[TensorInfo]) -> dict[int, dict[str, TensorInfo]]
     return dict(sorted(found.items()))
 
 
-def _make(found: Mapping[str, TensorInfo], meta: Metadata, layer: int, window: int) -> _Make:
+def _make(found: Mapping[str, TensorInfo], keys: _Keys, layer: int, window: int) -> _Make:
     experts = next((t.shape[-1] for name, t in found.items() if _EXPERTS in name), 0)
     mixer = _mixer(found)
     return _Make(
@@ -106,7 +108,7 @@ def _make(found: Mapping[str, TensorInfo], meta: Metadata, layer: int, window: i
         window=window if mixer == "attention" else 0,
         dense=any(name.startswith(_FFN) for name in found),
         experts=experts,
-        used=min(_used(meta, layer), experts),
+        used=min(keys.of_layer("expert_used_count", layer), experts),
         shared=any(_SHARED in name for name in found),
         mtp=any(name.startswith(_MTP) for name in found),
     )
@@ -118,12 +120,29 @@ def _mixer(names: Iterable[str]) -> Mixer:
     return "attention" if any(name.startswith(_ATTENTION) for name in names) else "none"
 
 
-def _used(meta: Metadata, layer: int) -> int:
-    """How many experts a token takes, if the file says it."""
-    found = meta.root.get(f"{meta.root.get('general.architecture', '')}.expert_used_count")
-    if isinstance(found, list):
-        found = found[layer] if layer < len(found) else 0
-    return found if isinstance(found, int) else 0
+def _window(keys: _Keys, layer: int) -> int:
+    slides = keys.is_list(_PATTERN) and keys.of_layer(_PATTERN, layer)
+    return keys.of_layer("attention.sliding_window", layer) if slides else 0
+
+
+class _Keys:
+    """The keys of a file's architecture, looked at without being asked for."""
+
+    def __init__(self, meta: Metadata) -> None:
+        prefix = f"{meta.get('general.architecture', '')}."
+        self._values = {
+            key.removeprefix(prefix): value for key, value in meta.items() if key.startswith(prefix)
+        }
+
+    def is_list(self, key: str) -> bool:
+        return isinstance(self._values.get(key), np.ndarray)
+
+    def of_layer(self, key: str, layer: int) -> int:
+        """A number that stands for all layers, or for each; 0 if there is none."""
+        found = self._values.get(key)
+        if isinstance(found, np.ndarray):
+            found = found[layer].item() if layer < len(found) else 0
+        return found if isinstance(found, int) else 0
 
 
 def _summary(

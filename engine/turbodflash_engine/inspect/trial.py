@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Callable, Container, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -17,12 +17,12 @@ from turbodflash_engine.tokenizer.vocabulary import read_vocabulary
 
 
 class Trial(NamedTuple):
-    """windows: of the layers of attention, as far as they are known; 0 = no window.
+    """windows: of layers with keys of their own, by their numbers; 0 = no window.
 
     drafts: as what, where the file is no model by itself. problems: a sentence each.
     """
 
-    windows: tuple[int, ...]
+    windows: Mapping[int, int]
     drafts: str
     problems: tuple[str, ...]
 
@@ -45,7 +45,7 @@ def try_to_read(file: GgufFile) -> Trial:
         with _told(problems):
             weight_type(tensor.type, tensor.name)
     if form is None:
-        return Trial((), "", tuple(problems))
+        return Trial({}, "", tuple(problems))
     with _told(problems):
         tensors = Tensors(
             file.tensors,
@@ -54,7 +54,9 @@ def try_to_read(file: GgufFile) -> Trial:
             metadata=file.metadata,
         )
         tensors.check(form.layout(form.config, tensors))
-    windows = tuple(shape.window for shape in form.config.kv_shapes)
+    shapes = form.config.kv_shapes
+    numbers = range(len(shapes)) if form.drafts else form.config.kv_layers
+    windows = {layer: shape.window for layer, shape in zip(numbers, shapes, strict=True)}
     return Trial(windows, form.drafts, tuple(dict.fromkeys(problems)))
 
 
