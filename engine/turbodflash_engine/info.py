@@ -58,6 +58,17 @@ class Memory(NamedTuple):
     host: int = 0
 
 
+class Work(NamedTuple):
+    """What a token costs, keys and values aside.
+
+    nbytes: of weights that are read for it alone, a head included, of experts those that it
+    chooses. macs: multiplications with weights in the layers.
+    """
+
+    nbytes: int = 0
+    macs: int = 0
+
+
 class DraftInfo(NamedTuple):
     """What drafts for a loaded model.
 
@@ -87,7 +98,7 @@ class ModelInfo(NamedTuple):
         joined by "+", the most frequent first. cache_rotated: whether plain quantised ones are
         rotated. cache_row_bytes: of a position, in all layers.
     sample_defaults: the built-in ones overridden by the file's; sample_keys: which keys did so.
-    notes: sentences that a person should read. draft: None = plain decoding.
+    notes: sentences that a person should read. draft: None = plain decoding. token: its costs.
     """
 
     name: str
@@ -110,3 +121,4 @@ class ModelInfo(NamedTuple):
     cache_rotated: bool = False
     cache_row_bytes: int = 0
     draft: DraftInfo | None = None
+    token: Work = Work()

@@ -29,7 +29,7 @@ from turbodflash_engine.pairing import (
     rules,
 )
 from turbodflash_engine.sampling.defaults import sample_defaults
-from turbodflash_engine.sizing import cache_plan, cheaper_caches, needs_of
+from turbodflash_engine.sizing import cache_plan, cheaper_caches, needs_of, work_of
 from turbodflash_kernels.device import Device
 from turbodflash_kernels.errors import NoKernel, NoRoom
 
@@ -107,6 +107,7 @@ def _build(
     devices.flush()
     _check_vocabulary(found.file, tokenizer, model)
     info = _info(options, found.file, found.config, plan, placement)
+    info = info._replace(token=work_of(found, placement.head))
     if drafter:
         info = info._replace(draft=draft_info(drafter, draft, spec, plan.draft, plan.context))
     if draft:

@@ -66,7 +66,7 @@ class _Bench:
         }
         deep = self._turns(partial(self._steps, DEEP), self._probe.read_gbs)
         one = median(turn.seconds for turn in start)
-        macs = self._info.parameters * PROMPT / 1e9
+        macs = self._info.token.macs * PROMPT / 1e9
         return {
             "model": self._info.name,
             "threads": self._probe.threads,
@@ -119,9 +119,8 @@ class _Bench:
 
     def _bytes(self, past: int) -> float:
         """What a token after `past` others makes the processor read."""
-        memory = self._info.memory
         seen = past + STEPS / 2
-        return memory.weights + memory.cache * seen / self._info.context
+        return self._info.token.nbytes + self._info.memory.cache * seen / self._info.context
 
 
 def _tokens(count: int, vocabulary: int) -> list[int]:

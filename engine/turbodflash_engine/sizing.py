@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
 from turbodflash_engine.cache import CacheTypes, KVShape
 from turbodflash_engine.errors import TurbodflashError
+from turbodflash_engine.info import Work
 from turbodflash_engine.memory import (
     Alternative,
     LayerCache,
@@ -20,7 +21,7 @@ from turbodflash_engine.memory import (
 )
 from turbodflash_engine.metadata import Metadata
 from turbodflash_engine.models._base import PASS_ROWS, CachePlan, Config
-from turbodflash_engine.opening import Files
+from turbodflash_engine.opening import Files, Found
 from turbodflash_engine.options import LoadOptions, SpecOptions
 from turbodflash_engine.pairing import DraftFile, draft_plan
 from turbodflash_kernels.device import Device
@@ -148,6 +149,33 @@ def draft_needs(
             per_position=FLOAT * target.partial_values * (widths - 1) / KEYS_APART,
         ),
         host=TOKEN * _length(draft.file.metadata, "tokens"),  # compared with the model's
+    )
+
+
+def work_of(found: Found, device: Device) -> Work:
+    """What a token of this model costs on a device."""
+    weights = found.tensors.packed_bytes(device.bytes_per_weight)
+    numbers = {info.name: info.elements for info in found.file.tensors.values()}
+    tables = {"head", "embedding"}
+    has_head = any(name.startswith("output.") for name in numbers)
+    return Work(
+        nbytes=_of_a_token(weights, found, {"embedding"} if has_head else ()),
+        macs=_of_a_token(numbers, found, tables),
+    )
+
+
+def _of_a_token(amounts: Mapping[str, int], found: Found, without: Container[str]) -> int:
+    """Amounts by tensor, added up; of experts, the share that a token chooses."""
+    meta, layers = found.file.metadata.for_architecture(), found.config.layers
+    blocks, experts = meta.get("block_count", layers), meta.get("expert_count", 0)
+    used = meta.get_per_layer("expert_used_count", 0, blocks)
+    shares = [each / max(experts, 1) for each in used]
+    return round(
+        sum(
+            piece.nbytes * (shares[piece.layer] if piece.kind == "experts" else 1)
+            for piece in pieces_of(amounts, layers)
+            if piece.kind not in without
+        )
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import gguf
 import numpy as np
 import pytest
 
-from tests.engine.tiny_models import golden, path_of
+from tests.engine.tiny_models import golden, path_of, tensors_of
 from turbodflash_engine import devices
 from turbodflash_engine.errors import BadModel, BadUsage, DoesNotFit, Unknown
 from turbodflash_engine.events import Progress
@@ -35,6 +36,23 @@ def rewritten(tmp_path: Path, architecture: str = "llama", **keys: str) -> Path:
     writer.write_tensors_to_file()
     writer.close()
     return path
+
+
+@pytest.mark.parametrize("name", ["llama", "qwen3moe"])
+def test_what_a_token_costs(name: str) -> None:
+    """Of an expert's matrices, which are all of one size, a token multiplies two of eight."""
+    _, tensors = tensors_of(name)
+    layers = {name: info for name, info in tensors.items() if name.startswith("blk.")}
+    macs = sum(
+        info.shape[-1] // 4 * info.shape[0] * info.shape[1] if "_exps" in name else prod(info.shape)
+        for name, info in layers.items()
+    )
+    ends = sum(prod(tensors[name].shape) for name in ("output.weight", "output_norm.weight"))
+    token = load(options(path_of(name))).info.token
+    rope = tensors["rope_freqs.weight"].shape[0] if "rope_freqs.weight" in tensors else 0
+    norm = tensors["output_norm.weight"].shape[0]
+    assert token.macs == macs + norm + rope
+    assert token.nbytes == 4 * (macs + ends + rope)
 
 
 def test_what_is_known_of_a_loaded_model() -> None:
