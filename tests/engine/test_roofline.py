@@ -119,7 +119,7 @@ def test_unpacking_limits_cards_with_few_instructions_per_byte() -> None:
 
 
 def test_the_experts_that_a_pass_reads_grow_with_its_rows_and_end_at_all() -> None:
-    experts = Experts(256, 8, 1e9, "Q4_K")
+    experts = Experts(256, 8, {"Q4_K": 1e9})
     found = [experts.distinct(n) for n in (1, 4, 8, 16)]
     assert found == pytest.approx([8, 30, 57, 102], abs=0.7)
     assert experts.distinct(10_000) == pytest.approx(256)
@@ -235,8 +235,22 @@ def test_the_bytes_of_a_file_are_those_of_its_matrices() -> None:
     assert speeds.step.nbytes == pytest.approx(matrices)
 
 
-def _tensors():  # type: ignore[no-untyped-def]
+def _tensors(name: str = "qwen3"):  # type: ignore[no-untyped-def]
     from turbodflash_engine.gguf import open_gguf
 
-    with open_gguf(path_of("qwen3")) as opened:
+    with open_gguf(path_of(name)) as opened:
         return dict(opened.tensors)
+
+
+def test_of_a_mixture_a_pass_of_one_row_reads_the_experts_that_it_uses() -> None:
+    options = LoadOptions(path_of("qwen3moe"))
+    found = predict_file(options, "rtx4090")
+    tensors = _tensors("qwen3moe")
+    read = {
+        name: 4 * info.elements
+        for name, info in tensors.items()
+        if len(info.shape) > 1 and name != "token_embd.weight"
+    }
+    experts = sum(size for name, size in read.items() if "_exps" in name)
+    assert found.depths[0].step.nbytes == sum(read.values()) - experts * 6 / 8
+    assert found.parameters == (sum(read.values()) + 4 * tensors["token_embd.weight"].elements) / 4

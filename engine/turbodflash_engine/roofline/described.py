@@ -8,6 +8,7 @@ from typing import Any
 from turbodflash_engine.roofline.shapes import (
     ATTENTION_LAUNCHES,
     END_LAUNCHES,
+    EXPERT_LAUNCHES,
     MLP_LAUNCHES,
     Attending,
     Experts,
@@ -18,8 +19,6 @@ from turbodflash_engine.roofline.shapes import (
 Data = Mapping[str, Any]
 
 DELTA_LAUNCHES = 4  # projections; convolution and rule; gated norm; output
-EXPERT_LAUNCHES = 4  # route; gate and up; down; sum
-
 F32 = 4
 CONVOLVED = 3  # inputs that a delta layer remembers for its convolution
 
@@ -116,7 +115,7 @@ def _experts(width: int, layers: list[Data], type: str) -> Experts | None:
     shape = mixed[0]["experts"]
     each = shape["count"] * 3 * width * shape["hidden"]
     numbers = float(each * sum(layer["count"] for layer in mixed))
-    return Experts(shape["count"], shape["used"], numbers, type)
+    return Experts(shape["count"], shape["used"], {type: numbers})
 
 
 def _launches(layer: Data) -> int:

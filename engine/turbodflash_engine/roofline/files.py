@@ -14,30 +14,46 @@ from turbodflash_engine.pairing import DraftFile
 from turbodflash_engine.roofline.shapes import (
     ATTENTION_LAUNCHES,
     END_LAUNCHES,
+    EXPERT_LAUNCHES,
     MLP_LAUNCHES,
     Attending,
+    Experts,
     Shape,
     together,
 )
 
 EMBEDDING, HEAD = "token_embd.weight", "output.weight"
 LAYER_LAUNCHES = ATTENTION_LAUNCHES + MLP_LAUNCHES
+EXPERTS = "_exps."
 INJECTED = ("fc.weight", ".attn_k.weight", ".attn_v.weight")
 
 
 def file_shape(found: Found) -> Shape:
-    """A dense model that was opened."""
+    """A model that was opened."""
     tensors = found.file.tensors
     head = tensors.get(HEAD, tensors[EMBEDDING])
-    numbers = _numbers(info for name, info in tensors.items() if name not in (EMBEDDING, HEAD))
+    inner = [info for name, info in tensors.items() if name not in (EMBEDDING, HEAD)]
+    numbers = _numbers(info for info in inner if EXPERTS not in info.name)
+    experts = _experts(found, [info for info in inner if EXPERTS in info.name])
     return Shape(
         name=found.file.metadata.get("general.name", "") or found.file.path.stem,
         matrices=together(*numbers, _number(head)),
         attending=_attending(found.config),
-        launches=END_LAUNCHES + found.config.layers * LAYER_LAUNCHES,
+        launches=END_LAUNCHES
+        + found.config.layers * (LAYER_LAUNCHES + EXPERT_LAUNCHES * bool(experts)),
+        experts=experts,
         head=float(prod(head.shape)),
         looked_up=float(prod(tensors[EMBEDDING].shape)) if HEAD in tensors else 0.0,
     )
+
+
+def _experts(found: Found, infos: list[TensorInfo]) -> Experts | None:
+    if not infos:
+        return None
+    meta = found.file.metadata.for_architecture()
+    blocks = meta.get("block_count", found.config.layers)
+    used = meta.get_per_layer("expert_used_count", 1, blocks)
+    return Experts(meta.need("expert_count", int), max(used), together(*_numbers(infos)))
 
 
 def draft_file_shapes(files: Files) -> tuple[Shape, Shape] | None:

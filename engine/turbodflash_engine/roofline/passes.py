@@ -62,8 +62,8 @@ def _weight_reads(shape: Shape, rows: int) -> list[tuple[Format, float]]:
     numbers = list(shape.matrices.items())
     experts = shape.experts
     if experts:
-        chosen = experts.numbers * experts.distinct(rows) / experts.count
-        numbers.append((experts.type, chosen))
+        chosen = experts.distinct(rows) / experts.count
+        numbers += [(type, chosen * count) for type, count in experts.matrices.items()]
     return [(_format(type), matrix_bytes(type, count)) for type, count in numbers]
 
 

@@ -97,6 +97,6 @@ def _predicted(run: Run, model: dict[str, Any], common: dict[str, Any], gpu: Gpu
 def memory(shape: Shape, cache: Cache, context: int, head: str) -> float:
     """Bytes of the matrices and of the cache at a context."""
     numbers = [*shape.matrices.items(), (head, shape.looked_up)]
-    numbers += [(shape.experts.type, shape.experts.numbers)] if shape.experts else []
+    numbers += shape.experts.matrices.items() if shape.experts else ()
     kept = sum(cache.per_position(each) * each.seen(context) for each in shape.attending)
     return kept + shape.state + sum(matrix_bytes(type, count) for type, count in numbers)

@@ -7,17 +7,21 @@ from dataclasses import dataclass
 
 ATTENTION_LAUNCHES = 5  # q, k and v; rotate and store; sums over keys; their total; output
 MLP_LAUNCHES = 2  # gate and up; down
+EXPERT_LAUNCHES = 4  # route; gate and up; down; sum
 END_LAUNCHES = 4  # embedding, head, sampling, counting
 
 
 @dataclass(frozen=True, slots=True)
 class Experts:
-    """Of a mixture, all layers together. numbers: in the matrices of all experts."""
+    """Of a mixture, all layers together. matrices: numbers of all experts, by weight type."""
 
     count: int
     used: int
-    numbers: float
-    type: str
+    matrices: Mapping[str, float]
+
+    @property
+    def numbers(self) -> float:
+        return sum(self.matrices.values())
 
     def distinct(self, rows: int) -> float:
         """How many a pass reads, when each row chooses for itself."""
