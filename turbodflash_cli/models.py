@@ -39,7 +39,7 @@ def list_models() -> None:
         default = "; the default" if entry is catalogue.default else ""
         print(
             f"{entry.name:{width}}  {entry.bytes / 1e6:6,.0f} MB  {entry.licence:10}  {where}"
-            f"  ({entry.about}{default})"
+            f"  ({entry.about}{default}{entry.terms and f'; {entry.terms}'})"
         )
 
 
@@ -52,7 +52,10 @@ def pull(name: Name) -> None:
     from turbodflash_cli.store import Store
     from turbodflash_cli.terminal import Terminal
 
-    entry, bar = Catalogue.shipped().find(name), Bar(Terminal())
+    entry, terminal = Catalogue.shipped().find(name), Terminal()
+    if entry.notice:
+        terminal.note(entry.notice)
+    bar = Bar(terminal)
     try:
         path = fetch(entry, Store(), report=bar.report, verify=True)
     finally:

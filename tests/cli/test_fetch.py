@@ -17,7 +17,7 @@ import pytest
 
 from tests.cli.hub_server import serve_hub
 from turbodflash_cli import wheel
-from turbodflash_cli.catalogue import Catalogue, Entry, HubSource, WheelSource
+from turbodflash_cli.catalogue import Catalogue, Entry, HubSource, PartsSource, WheelSource
 from turbodflash_cli.fetch import FetchFailed, fetch, resolve
 from turbodflash_cli.store import Store, StoreFailed, cache_folder
 from turbodflash_engine import BadUsage, Unknown
@@ -58,13 +58,15 @@ def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def put_wheel(index: Path, content: bytes = CONTENT, member: str = WHEEL.member) -> Path:
-    path = index / "tiny_model-1.0-py3-none-any.whl"
-    about = "tiny_model-1.0.dist-info"
+def put_wheel(
+    index: Path, content: bytes = CONTENT, member: str = WHEEL.member, name: str = "tiny_model"
+) -> Path:
+    path = index / f"{name}-1.0-py3-none-any.whl"
+    about = f"{name}-1.0.dist-info"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr(member, content)
         archive.writestr(
-            f"{about}/METADATA", "Metadata-Version: 2.1\nName: tiny-model\nVersion: 1.0\n"
+            f"{about}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n"
         )
         archive.writestr(f"{about}/WHEEL", "Wheel-Version: 1.0\nTag: py3-none-any\n")
         archive.writestr(f"{about}/RECORD", "")
@@ -185,6 +187,56 @@ def test_the_next_source_is_tried(store, index, monkeypatch):
         store.remove(both)
         with pytest.raises(FetchFailed, match=r"pip could not .*; what came is not tiny\.gguf"):
             fetch(both, store, report=quiet)
+    assert visible(store) == []
+
+
+CUTS = (0, 1_000_000, 1_000_001, len(CONTENT))
+PARTS = tuple(
+    WheelSource(f"tiny-part{at}==1.0", f"tiny_part{at}/tiny.{at}", 20_000, CUTS[at + 1] - CUTS[at])
+    for at in range(3)
+)
+IN_PARTS = replace(TINY, sources=(PartsSource(PARTS),), terms="https://example.org/terms")
+
+
+def put_parts(index: Path) -> None:
+    for at, part in enumerate(PARTS):
+        put_wheel(index, CONTENT[CUTS[at] : CUTS[at + 1]], part.member, f"tiny_part{at}")
+
+
+def test_a_model_in_parts_is_joined(store, index):
+    put_parts(index)
+    seen, notes = [], []
+    path = fetch(IN_PARTS, store, report=lambda *event: seen.append(event), note=notes.append)
+    assert path.read_bytes() == CONTENT
+    assert visible(store) == ["tiny.gguf", "tiny.gguf.sha256"]
+    downloading = [event[1:] for event in seen if event[0] == "downloading"]
+    assert {total for _, total in downloading} == {60_000}
+    assert {done // 20_000 for done, _ in downloading} >= {0, 1, 2}
+    assert notes == [
+        "note: tiny comes under the Apache-2.0 terms of use: https://example.org/terms"
+    ]
+    fetch(IN_PARTS, store, report=quiet, note=notes.append)
+    assert len(notes) == 1  # what is here is not fetched
+
+
+@pytest.mark.parametrize("lost", range(3))
+def test_a_part_that_is_missing_is_named_and_leaves_nothing(store, index, lost):
+    put_parts(index)
+    next(index.glob(f"tiny_part{lost}*")).unlink()
+    with pytest.raises(FetchFailed, match=f"tiny-part{lost}==1.0"):
+        fetch(IN_PARTS, store, report=quiet)
+    assert visible(store) == []
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [(b"", "has 0 bytes, not 1"), (b"?", "what came is not tiny.gguf")],
+)
+def test_a_wrong_part_leaves_nothing(store, index, content, sentence):
+    put_parts(index)
+    put_wheel(index, content, PARTS[1].member, "tiny_part1")
+    with pytest.raises(FetchFailed, match=sentence):
+        fetch(IN_PARTS, store, report=quiet)
     assert visible(store) == []
 
 
@@ -362,10 +414,14 @@ def test_the_shipped_catalogue_is_in_order():
         assert len(bytes.fromhex(entry.sha256)) == 32
         assert entry.licence
         assert Path(entry.file).name == entry.file
+        assert entry.terms.startswith("https://") or not entry.terms
         for source in entry.sources:
-            assert (
-                "==" in source.requirement if isinstance(source, WheelSource) else source.revision
-            )
+            if isinstance(source, HubSource):
+                assert source.revision
+                continue
+            wheels = source.parts if isinstance(source, PartsSource) else (source,)
+            assert all("==" in wheel.requirement for wheel in wheels)
+            assert sum(wheel.size for wheel in wheels) == (len(wheels) > 1 and entry.bytes)
     with pytest.raises(Unknown) as refusal:
         catalogue.find("smollm2-135m")
     assert "did you mean 'smollm2-135m-instruct'" in refusal.value.hint

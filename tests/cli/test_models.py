@@ -22,7 +22,8 @@ TINY = Entry(
     licence="Apache-2.0",
     sources=(),
 )
-BIG = Entry("bigger-one", "also", "big.gguf", 10_200_000_000, "0" * 64, "MIT", ())
+TERMS = "https://example.org/terms"
+BIG = Entry("bigger-one", "also", "big.gguf", 10_200_000_000, "0" * 64, "MIT", (), TERMS)
 
 
 @pytest.fixture(autouse=True)
@@ -47,7 +48,7 @@ def test_list_shows_every_model_and_whether_it_is_here(folder, words):
     before = run(*words).stdout.splitlines()
     assert before == [
         "tiny             2 MB  Apache-2.0  not fetched  (for tests; the default)",
-        "bigger-one  10,200 MB  MIT         not fetched  (also)",
+        f"bigger-one  10,200 MB  MIT         not fetched  (also; {TERMS})",
     ]
     put(folder)
     run("pull", "tiny")
@@ -64,6 +65,7 @@ def test_pull_prints_the_path_alone_on_stdout(folder):
 def test_pull_hands_over_its_refusal(folder):
     result = run("pull", "bigger-one")
     assert isinstance(result.exception, fetch.FetchFailed)
+    assert f"bigger-one comes under the MIT terms of use: {TERMS}" in result.stderr
 
 
 def test_path_says_where_and_whether(folder):
