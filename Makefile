@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 DEMO_PROMPT := Write a quicksort algorithm in Python. Write code only.
 
-.PHONY: help setup demo test check bench clean
+.PHONY: help setup demo test test-gpu check bench clean
 
 help:
 	@echo "make demo    install the program and answer one prompt with the default model"
@@ -21,6 +21,10 @@ demo: $(VENV)/.runtime
 
 test: $(VENV)/.dev
 	$(BIN)/python -m pytest -n auto --dist worksteal
+
+# All recorded numbers by the kernels of a GPU, interpreted: hours.
+test-gpu: $(VENV)/.dev
+	$(BIN)/python -m pytest -n auto --dist worksteal tests/whole_gpu_goldens.py
 
 check: $(VENV)/.dev
 	$(BIN)/python tests/check.py
