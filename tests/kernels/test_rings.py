@@ -132,6 +132,20 @@ def test_rows_come_back_as_they_were_put(
     )
 
 
+def test_a_ring_turns_around_on_a_gpu() -> None:
+    device, window = poisoned("gpu"), 60
+    full, ring = (Layer.of(device, ("f16", "q8_0"), window, slots) for slots in (0, 128))
+    start = 0
+    for rows in (34, 3, 40, 34, 1, 34):
+        np.testing.assert_array_equal(ring(start, rows), full(start, rows))
+        start += rows
+    tree = random_tree(5, 1)
+    np.testing.assert_array_equal(ring(start, 5, tree), full(start, 5, tree))
+    for layer in (ring, full):
+        layer.kv.move([start + 2, start + 4], start)
+    np.testing.assert_array_equal(ring(start + 2, 2), full(start + 2, 2))
+
+
 @pytest.mark.parametrize("name", PRESENT)
 @pytest.mark.parametrize("slots", [0, 1, 127, 200])
 def test_what_is_no_multiple_makes_no_ring(name: str, slots: int) -> None:

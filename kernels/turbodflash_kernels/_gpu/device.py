@@ -20,8 +20,8 @@ from turbodflash_kernels._gpu.ceilings import GpuProbe
 from turbodflash_kernels._gpu.counters import Counters
 from turbodflash_kernels._gpu.graphs import CudaGraphs, Record, Replayed
 from turbodflash_kernels._gpu.launching import Launch, Recorder, launch_now, launching_on
-from turbodflash_kernels.device import Device
-from turbodflash_kernels.errors import NoDevice, NoKernel, NoRoom
+from turbodflash_kernels.device import Device, ring_of
+from turbodflash_kernels.errors import NoDevice, NoRoom
 from turbodflash_kernels.kv import HeadFormat
 from turbodflash_kernels.op import DeltaShape, Part
 from turbodflash_kernels.planar import Format
@@ -188,9 +188,7 @@ class GpuDevice(Device):
         kv_heads: int,
         ring: bool = False,
     ) -> kv.GpuKV:
-        if ring:
-            raise NoKernel("layers that look through a window are not supported there yet")
-        return kv.make(format_k, format_v, positions, kv_heads, self)
+        return kv.make(format_k, format_v, positions, kv_heads, self, ring_of(positions, ring))
 
     def new_state(self, shape: DeltaShape, counts: torch.Tensor, room: int) -> state.GpuState:
         return state.make(self, shape, counts, room)

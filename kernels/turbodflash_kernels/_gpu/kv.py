@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from turbodflash_kernels._gpu.device import GpuDevice
 
 Bytes = NDArray[np.uint8]
+Slots = slice | list[int]
 TILE = 64  # slots that kernels read at once; a cache has room for whole tiles
 
 
@@ -61,28 +62,28 @@ class Side:
             factors = self.factors.flatten().view(torch.int32)
         return codes, beside, factors
 
-    def rows(self, start: int, stop: int) -> Bytes:
-        heads, n = len(self.codes), stop - start
+    def rows(self, slots: Slots) -> Bytes:
         codes, beside, factors = (
-            part if part is None else _on_host(part[:, start:stop].transpose(0, 1).flatten(0, 1))
+            part if part is None else _on_host(part[:, slots].transpose(0, 1).flatten(0, 1))
             for part in (self.codes, self.beside, self.factors)
         )
         assert codes is not None
         found = to_bytes(self.kind, self.dim, Arrays(codes, beside, factors))
-        return found.reshape(n, heads, -1)
+        heads = len(self.codes)
+        return found.reshape(len(found) // heads, heads, -1)
 
-    def put_rows(self, start: int, rows: Bytes) -> None:
+    def put_rows(self, slots: Slots, rows: Bytes) -> None:
         n, heads = rows.shape[:2]
         arrays = from_bytes(self.kind, self.dim, rows.reshape(n * heads, -1))
         for part, values in zip((self.codes, self.beside, self.factors), arrays, strict=True):
             if part is not None:
                 host = torch.from_numpy(np.ascontiguousarray(values))
-                part[:, start : start + n] = host.view(n, heads, -1).transpose(0, 1).to(part.device)
+                part[:, slots] = host.view(n, heads, -1).transpose(0, 1).to(part.device)
 
 
 @dataclass(frozen=True, slots=True)
 class GpuKV:
-    """As the protocol `KV` of devices. room: slots, whole tiles of them."""
+    """As the protocol `KV` of devices. room: slots, whole tiles of them; of a ring, the ring."""
 
     k: Side
     v: Side
@@ -106,19 +107,28 @@ class GpuKV:
         return self.format_k.decode(k), self.format_v.decode(v)
 
     def rows(self, start: int, stop: int) -> tuple[Bytes, Bytes]:
-        return self.k.rows(start, stop), self.v.rows(start, stop)
+        slots = self._slots(start, stop)
+        return self.k.rows(slots), self.v.rows(slots)
 
     def put_rows(self, start: int, k: Bytes, v: Bytes) -> None:
-        self.k.put_rows(start, k)
-        self.v.put_rows(start, v)
+        slots = self._slots(start, start + len(k))
+        self.k.put_rows(slots, k)
+        self.v.put_rows(slots, v)
 
     def move(self, sources: Sequence[int], to: int) -> None:
         pairs = moves(sources, to)
         if not pairs:
             return
-        old, new = ([pair[side] for pair in pairs] for side in (0, 1))
+        turn = self.ring or self.room
+        old, new = ([pair[side] % turn for pair in pairs] for side in (0, 1))
         for part in [*self.k.tensors, *self.v.tensors]:
             part[:, new] = part[:, old]  # what is read is a copy: no slot is overwritten before
+
+    def _slots(self, start: int, stop: int) -> Slots:
+        """Where positions start..stop-1 lie."""
+        if not self.ring:
+            return slice(start, stop)
+        return [position % self.ring for position in range(start, stop)]
 
 
 def _on_host(values: torch.Tensor) -> NDArray[Any]:
@@ -128,12 +138,17 @@ def _on_host(values: torch.Tensor) -> NDArray[Any]:
 
 
 def make(
-    format_k: HeadFormat, format_v: HeadFormat, positions: int, kv_heads: int, device: GpuDevice
+    format_k: HeadFormat,
+    format_v: HeadFormat,
+    positions: int,
+    kv_heads: int,
+    device: GpuDevice,
+    ring: int = 0,
 ) -> GpuKV:
     """Of zeros: what nobody sees is multiplied by 0, which must be 0."""
     room = -(-positions // TILE) * TILE
     k, v = (_side(format, room, kv_heads, device) for format in (format_k, format_v))
-    return GpuKV(k, v, room)
+    return GpuKV(k, v, room, ring)
 
 
 def _side(format: HeadFormat, room: int, kv_heads: int, device: GpuDevice) -> Side:

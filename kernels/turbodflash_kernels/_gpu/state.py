@@ -23,14 +23,15 @@ class Saved(NamedTuple):
 
     window: torch.Tensor
     s: torch.Tensor
-    seen: torch.Tensor
+    last_round: torch.Tensor
+    waiting: torch.Tensor
 
 
 @dataclass(frozen=True, slots=True)
 class GpuState:
     """As the protocol `State` of devices: tensors that stay where they are, for graphs know them.
 
-    seen: int32[1], the last round that the memory knows of.
+    last_round: int32[1].
     """
 
     shape: DeltaShape
@@ -38,7 +39,7 @@ class GpuState:
     window: torch.Tensor
     s: torch.Tensor
     waiting: torch.Tensor
-    seen: torch.Tensor
+    last_round: torch.Tensor
     device: GpuDevice
 
     @property
@@ -71,11 +72,17 @@ class GpuState:
     def gather(self, rows: Sequence[int]) -> None:
         self.waiting[: len(rows)] = self.waiting[list(rows)]  # what is read is a copy
 
-    def save(self) -> Saved:
-        return Saved(self.window.clone(), self.s.clone(), self.seen.clone())
+    @property
+    def seen(self) -> int:
+        return int(self.device.read(self.last_round)[0])
+
+    def save(self, rows: int) -> Saved:
+        parts = (self.window, self.s, self.last_round, self.waiting[:rows])
+        return Saved(*(part.clone() for part in parts))
 
     def restore(self, saved: Saved) -> None:
-        for part, value in zip((self.window, self.s, self.seen), saved, strict=True):
+        parts = (self.window, self.s, self.last_round, self.waiting[: len(saved.waiting)])
+        for part, value in zip(parts, saved, strict=True):
             part.copy_(value)
 
 
@@ -83,8 +90,8 @@ def make(device: GpuDevice, shape: DeltaShape, counts: torch.Tensor, room: int) 
     return GpuState(
         shape,
         counts,
-        device.zeros((shape.taps - 1, shape.channels), np.float32),
-        device.zeros((shape.value_heads, shape.head_dim, shape.head_dim), np.float32),
+        device.zeros(shape.window, np.float32),
+        device.zeros(shape.s, np.float32),
         device.empty((room, shape.pending), np.float32),
         device.zeros((1,), np.int32),
         device,

@@ -190,12 +190,20 @@ def is_quick(case: Case) -> bool:
     return case.rows * (case.block or case.tree or 1) * case.context * case.head_dim <= 410_000
 
 
-QUICK = [case for case in [*CASES, *TYPE_CASES] if is_quick(case) and not case.ring]
+QUICK = [
+    *(case for case in [*CASES, *TYPE_CASES] if is_quick(case) and not case.ring),
+    *(Case(rows, 300, 2, 1, 32, window=60, ring=128) for rows in (2, 34)),
+    Case(1, 250, 2, 1, 32, "q8_0", window=40, ring=128, tree=5),
+    Case(1, 250, 2, 1, 32, window=40, ring=128, sinks=True, block=8),
+]
 
 AHEAD = [
     *(Case(rows, 64, 32, 8, 128) for rows in (1, 64)),
     *(Case(rows, 64, 32, 8, 128, type) for rows, type in ((1, "q4_0"), (16, "turbo4"))),
     Case(20, 64, 9, 3, 64, "q8_0", window=128, sinks=True),
+    *(Case(rows, 64, 4, 1, 256, window=512, ring=1024) for rows in (1, 64)),
+    Case(4, 64, 32, 16, 256, "q8_0", window=1024, ring=2048, tree=4),
+    Case(4, 64, 32, 4, 512),
     Case(4, 64, 16, 2, 256, "q8_0", "q4_0"),
     Case(1, 64, 32, 8, 128, "q8_0", "turbo4", tree=8),
     Case(1, 64, 8, 8, 64, "f32", block=16),

@@ -77,13 +77,18 @@ def _tile(
     )  # fmt: skip
 
 
+@triton.jit
+def _slot(positions, RING: tl.constexpr):
+    return positions % RING if RING else positions
+
+
 @triton.jit(do_not_specialize=VARYING)
 def split(
     q, q_stride, positions, n, scale, window, k, k_beside, k_scales, v, v_beside, v_scales,
     room, partials, peaks, splits,
     K: tl.constexpr, K_DIM: tl.constexpr, V: tl.constexpr, V_DIM: tl.constexpr,
     GROUP: tl.constexpr, TILES: tl.constexpr, KEYS: tl.constexpr, SPLIT: tl.constexpr,
-    WINDOWED: tl.constexpr, SEE_ALL: tl.constexpr, TREE: tl.constexpr,
+    WINDOWED: tl.constexpr, RING: tl.constexpr, SEE_ALL: tl.constexpr, TREE: tl.constexpr,
 ):  # fmt: skip
     """Splits worker, worker + workers, ... of one K/V head, for a block of rows.
 
@@ -104,11 +109,13 @@ def split(
         last = tl.minimum(end, (at + 1) * SPLIT)
         for start in range(tl.maximum(at * SPLIT, begin // KEYS * KEYS), last, KEYS):
             keys = start + tl.arange(0, KEYS)
+            slots = _slot(keys, RING)
             tops, sums, totals = _tile(
-                tops, sums, totals, queries, places, furthest, window, keys, keys, k, k_beside,
+                tops, sums, totals, queries, places, furthest, window, keys, slots, k, k_beside,
                 k_scales, v, v_beside, v_scales, TILES, WINDOWED, K, K_DIM, V, V_DIM,
             )  # fmt: skip
-        base = (head.to(tl.int64) * splits + at) * rows
+        part = at % splits if RING else at
+        base = (head.to(tl.int64) * splits + part) * rows
         store_state(partials, tops, sums, totals, peaks, base, first, rows, 16, TILES, V, V_DIM)
 
 
@@ -118,7 +125,7 @@ def branch(
     v_scales, room, partials, peaks, splits,
     K: tl.constexpr, K_DIM: tl.constexpr, V: tl.constexpr, V_DIM: tl.constexpr,
     GROUP: tl.constexpr, TILES: tl.constexpr, KEYS: tl.constexpr, SPLIT: tl.constexpr,
-    WINDOWED: tl.constexpr,
+    WINDOWED: tl.constexpr, RING: tl.constexpr,
 ):  # fmt: skip
     """One row of a tree, past the tiles from its root's on, with the keys that it sees in their
     positions' places: what the row's chain would find there. Goes on where `split` stopped.
@@ -134,13 +141,14 @@ def branch(
     shared = root // KEYS * KEYS  # up to here `split` came
     start = tl.maximum(shared, begin // KEYS * KEYS)
     for at in range(start // SPLIT, place // SPLIT + 1):
-        base = (head.to(tl.int64) * splits + at) * rows
+        part = at % splits if RING else at
+        base = (head.to(tl.int64) * splits + part) * rows
         resumed = tl.where(at * SPLIT < shared, end, first)
         tops, sums, totals = load_state(partials, peaks, base, first, resumed, 16, TILES, V, V_DIM)
         last = tl.minimum(place + 1, (at + 1) * SPLIT)
         for tile in range(tl.maximum(at * SPLIT, start), last, KEYS):
             keys = tile + tl.arange(0, KEYS)
-            slots = _slots_of_path(keys, root, place, token, parents)
+            slots = _slots_of_path(keys, root, place, token, parents, RING)
             tops, sums, totals = _tile(
                 tops, sums, totals, queries, places, -1, window, keys, slots, k, k_beside,
                 k_scales, v, v_beside, v_scales, TILES, WINDOWED, K, K_DIM, V, V_DIM,
@@ -149,11 +157,11 @@ def branch(
 
 
 @triton.jit
-def _slots_of_path(keys, root, place, row, parents):
+def _slots_of_path(keys, root, place, row, parents, RING: tl.constexpr):
     """Where the keys lie that a tree's row at position `place` sees at positions `keys`."""
-    slots = keys
+    slots = _slot(keys, RING)
     while row >= 0:
-        slots = tl.where(keys == place, root + row, slots)
+        slots = tl.where(keys == place, _slot(root + row, RING), slots)
         row = tl.load(parents + row)
         place -= 1
     return slots
@@ -165,7 +173,7 @@ def prompt(
     room, partials, peaks,
     K: tl.constexpr, K_DIM: tl.constexpr, V: tl.constexpr, V_DIM: tl.constexpr,
     GROUP: tl.constexpr, ROWS: tl.constexpr, TILES: tl.constexpr, KEYS: tl.constexpr,
-    WINDOWED: tl.constexpr, SEE_ALL: tl.constexpr,
+    WINDOWED: tl.constexpr, RING: tl.constexpr, SEE_ALL: tl.constexpr,
 ):  # fmt: skip
     """A block of rows of one K/V head, past all keys that they see; the last rows, which see most,
     come first."""
@@ -180,8 +188,9 @@ def prompt(
     tops, sums, totals = fresh_state(ROWS, TILES, V, V_DIM)
     for start in range(begin // KEYS * KEYS, end, KEYS):
         keys = start + tl.arange(0, KEYS)
+        slots = _slot(keys, RING)
         tops, sums, totals = _tile(
-            tops, sums, totals, queries, places, furthest, window, keys, keys, k, k_beside,
+            tops, sums, totals, queries, places, furthest, window, keys, slots, k, k_beside,
             k_scales, v, v_beside, v_scales, TILES, WINDOWED, K, K_DIM, V, V_DIM,
         )  # fmt: skip
     base = head.to(tl.int64) * rows
@@ -194,7 +203,7 @@ def merge(
     DIM: tl.constexpr, HEAD_DIM: tl.constexpr, HEADS: tl.constexpr, GROUP: tl.constexpr,
     SPLIT: tl.constexpr, ROWS: tl.constexpr, PARTS: tl.constexpr, BLOCK: tl.constexpr,
     ROTATION: tl.constexpr, TURNED: tl.constexpr, WINDOWED: tl.constexpr, SEE_ALL: tl.constexpr,
-    HAS_SINKS: tl.constexpr,
+    HAS_SINKS: tl.constexpr, RING: tl.constexpr,
 ):  # fmt: skip
     """The results of ROWS query heads of tokens: each one's partial results in order, PARTS at a
     time, those that it sees nothing of not counted; turned back. SPLIT = 0: there is only one.
@@ -219,14 +228,14 @@ def merge(
         top = tl.load(sinks + query, mask=inside, other=0.0) * 1.4426950408889634
     sink = top
     for start in range(begin, end, PARTS):
-        at, seen = _parts(start, first, last, base, rows, PARTS)
+        at, seen = _parts(start, first, last, base, rows, splits, PARTS, RING)
         top = tl.maximum(top, tl.max(tl.load(peaks + 2 * at, mask=seen, other=NOTHING), 1))
     if HAS_SINKS:
         sums = tl.exp2(sink - top)
     column = tl.arange(0, BLOCK)
     total = tl.zeros([ROWS, BLOCK], tl.float32)
     for start in range(begin, end, PARTS):
-        at, seen = _parts(start, first, last, base, rows, PARTS)
+        at, seen = _parts(start, first, last, base, rows, splits, PARTS, RING)
         share = tl.exp2(tl.load(peaks + 2 * at, mask=seen, other=NOTHING) - top[:, None])
         sums += tl.sum(tl.load(peaks + 2 * at + 1, mask=seen, other=0.0) * share, 1)
         of = partials + (at * DIM)[:, :, None] + column[None, None, :]
@@ -241,11 +250,14 @@ def merge(
 
 
 @triton.jit
-def _parts(start, first, last, base, rows, PARTS: tl.constexpr):
+def _parts(
+    start, first, last, base, rows, splits, PARTS: tl.constexpr, RING: tl.constexpr
+):  # fmt: skip
     """Where PARTS partial results of each row are [rows, PARTS], and which of them count."""
     part = (start + tl.arange(0, PARTS))[None, :]
     seen = (part >= first[:, None]) & (part <= last[:, None])
-    return base[:, None] + part.to(tl.int64) * rows, seen
+    place = part % splits if RING else part
+    return base[:, None] + place.to(tl.int64) * rows, seen
 
 
 def refuse(
@@ -272,10 +284,10 @@ def bind(
     group, v_dim = heads // kv_heads, kv.v.dim
     keys, most = keys_at_once(kv), most_tiles(kv, device.card.capability)
     span = split_of(kv.room)
-    splits = -(-kv.room // span)
+    splits = -(-kv.room // span) + (kv.ring > 0)  # the ends of a ring may share one
     memory = (*kv.k.read, *kv.v.read, kv.room)
     stored = {"K": kv.k.kind, "K_DIM": kv.k.dim, "V": kv.v.kind, "V_DIM": v_dim}
-    shape = {**stored, "GROUP": group, "WINDOWED": window > 0}
+    shape = {**stored, "GROUP": group, "WINDOWED": window > 0, "RING": kv.ring}
     prompt_tile = tile_of_prompts(kv, device.card.capability)
     launch, see_all = device.launch, {"SEE_ALL": not causal}
     base2 = scale * LOG2_E
@@ -283,6 +295,7 @@ def bind(
         **{"DIM": v_dim, "BLOCK": triton.next_power_of_2(v_dim), "HEAD_DIM": head_dim},
         **{"HEADS": heads, "GROUP": group, "WINDOWED": window > 0, "HAS_SINKS": sinks is not None},
         **{"ROTATION": kv.format_v.rotation.kind, "TURNED": kv.format_v.rotation.block},
+        "RING": kv.ring,
     }
 
     def attend(q: Array, positions: Array, parents: Array | None = None) -> Array:

@@ -333,7 +333,7 @@ def bind(
         products = device.scratch((rows, shape.key_heads), np.float32)
         heard = device.scratch((n, shape.inner), np.float32)
         out = device.scratch((n, shape.inner), np.float32)
-        given = (state.counts, state.seen, plan, x, x.stride(0), n, parents, *memory)
+        given = (state.counts, state.last_round, plan, x, x.stride(0), n, parents, *memory)
         tree = parents is not None
         device.launch(
             convolve, (n + waits, shape.key_heads + heads), *given, taps, dt_bias, decay, eps,

@@ -138,7 +138,7 @@ TYPE_CASES = [
     Case(5, 200, 4, 2, 64, format="q8_0", values="q4_0", rotate=True, normed="v"),
 ]
 
-QUICK = [case for case in [*CASES, *TYPE_CASES] if not case.ring]
+QUICK = [*CASES, *TYPE_CASES]
 """What a device sweeps that is interpreted."""
 
 AHEAD = [

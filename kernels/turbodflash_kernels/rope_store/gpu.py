@@ -28,7 +28,7 @@ def turn_and_store(
     Q_NORM: tl.constexpr, K_NORM: tl.constexpr, V_NORM: tl.constexpr,
     K: tl.constexpr, K_DIM: tl.constexpr, K_ROTATION: tl.constexpr, K_TURNED: tl.constexpr,
     V: tl.constexpr, V_DIM: tl.constexpr, V_ROTATION: tl.constexpr, V_TURNED: tl.constexpr,
-    K_BLOCK: tl.constexpr, V_BLOCK: tl.constexpr, ROWS: tl.constexpr,
+    K_BLOCK: tl.constexpr, V_BLOCK: tl.constexpr, ROWS: tl.constexpr, RING: tl.constexpr,
 ):  # fmt: skip
     """One head of ROWS rows: queries go to q, keys and values to their slots."""
     row, head = tl.program_id(0) * ROWS + tl.arange(0, ROWS), tl.program_id(1)
@@ -51,6 +51,7 @@ def turn_and_store(
             k, k_beside, k_factors, head - HEADS, room, K, K_DIM, False
         )
         slot = tl.load(slots + row, mask=inside, other=0)
+        slot = slot % RING if RING else slot
         store_heads(k, k_beside, k_factors, slot, inside, key, ROWS, K_BLOCK, K, K_DIM)
     else:
         column = tl.arange(0, V_BLOCK)[None, :]
@@ -63,6 +64,7 @@ def turn_and_store(
             v, v_beside, v_factors, head - HEADS - KV_HEADS, room, V, V_DIM, False
         )
         slot = tl.load(slots + row, mask=inside, other=0)
+        slot = slot % RING if RING else slot
         store_heads(v, v_beside, v_factors, slot, inside, value, ROWS, V_BLOCK, V, V_DIM)
 
 
@@ -159,7 +161,7 @@ def bind(
         **{"HEADS": heads, "KV_HEADS": kv_heads, "DIM": head_dim, "N_ROT": rope.n_rot},
         **{"ADJACENT": rope.kind == "norm", "FINITE": finite},
         **{"Q_NORM": q_norm is not None, "K_NORM": k_norm is not None},
-        "V_NORM": v_norm is not None,
+        **{"V_NORM": v_norm is not None, "RING": kv.ring},
         **_stored("K", kv.k),
         **_stored("V", kv.v),
     }
