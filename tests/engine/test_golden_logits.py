@@ -6,6 +6,7 @@ import hashlib
 import os
 import re
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -103,29 +104,62 @@ def test_other_quantised_models_are_as_close_as_promised(device: str, name: str)
     assert np.median(error) <= allowed / 2
 
 
-def real_model() -> list[Path]:
-    """The default model, where it is: named by a variable, or kept by the command line."""
+class Real(NamedTuple):
+    """A real model. promised: by device, by which share perplexity may differ, how often the best
+    token must agree, and how many tokens are read: plain numpy takes long.
+    """
+
+    recorded: str
+    file: str
+    promised: dict[str, tuple[float, float, int]]
+
+
+REAL = {
+    "TURBODFLASH_TEST_MODEL": Real(
+        "smollm2.npz",
+        "SmolLM2-135M-Instruct.Q4_1.gguf",
+        {"reference": (0.001, 1.0, 160), "cpu": (0.0075, 0.98, 461)},
+    ),
+    "TURBODFLASH_TEST_GEMMA": Real(
+        "gemma3-270m.npz",
+        "gemma-3-270m-q4_k_m.gguf",
+        {"reference": (0.001, 1.0, 64), "cpu": (0.0057, 0.97, 468)},
+    ),
+}
+"""By the variable that names the file, if it is not where the command line keeps models."""
+
+
+def real_models() -> list[tuple[Real, Path]]:
+    """Those that are there."""
     caches = [os.environ.get("TURBODFLASH_CACHE"), os.environ.get("XDG_CACHE_HOME")]
     roots = [caches[0] or "", f"{caches[1] or Path.home() / '.cache'}/turbodflash"]
-    kept = [Path(root) / "models" / "SmolLM2-135M-Instruct.Q4_1.gguf" for root in roots if root]
-    named = os.environ.get("TURBODFLASH_TEST_MODEL")
-    return [path for path in [*([Path(named)] if named else []), *kept] if path.is_file()][:1]
+    found = []
+    for variable, real in REAL.items():
+        kept = [Path(root) / "models" / real.file for root in roots if root]
+        named = [Path(path) for path in [os.environ.get(variable)] if path]
+        found += [(real, path) for path in [*named, *kept] if path.is_file()][:1]
+    return found
 
 
-# device: perplexity may differ by this share; the best token must agree this often
-PROMISED = {"reference": (0.001, 1.0), "cpu": (0.0075, 0.98)}
+with_a_real_model = pytest.mark.parametrize(
+    ("real", "path"), real_models(), ids=lambda value: getattr(value, "stem", "")
+)
 
 
-@pytest.mark.parametrize("path", real_model(), ids=lambda path: path.stem)
-@pytest.mark.parametrize("device", PRESENT)
-def test_a_real_model_reads_a_real_text_as_recorded(device: str, path: Path) -> None:
-    with np.load(GOLDEN / "real" / "smollm2.npz") as arrays:
+def opened_real(real: Real, path: Path, device: str) -> tuple[Model, dict[str, NDArray[Any]]]:
+    with np.load(GOLDEN / "real" / real.recorded) as arrays:
         recorded = dict(arrays)
     assert hashlib.sha256(path.read_bytes()).hexdigest() == str(recorded["model_sha256"])
-    # plain numpy takes 30 ms a token: it reads the first part of the text
-    count = 160 if device == "reference" else len(recorded["tokens"])
     with open_gguf(path) as file:
         model = build(file.metadata, file.tensors, open_device(device), positions=512, kv="f16")
+    return model, recorded
+
+
+@with_a_real_model
+@pytest.mark.parametrize("device", PRESENT)
+def test_a_real_model_reads_a_real_text_as_recorded(device: str, real: Real, path: Path) -> None:
+    model, recorded = opened_real(real, path, device)
+    share, agreement, count = real.promised[device]
     tokens = recorded["tokens"][:count]
     logits = all_logits(model, tokens).astype(np.float64)
 
@@ -133,6 +167,19 @@ def test_a_real_model_reads_a_real_text_as_recorded(device: str, path: Path) -> 
     normaliser = largest + np.log(np.exp(logits - largest[:, None]).sum(axis=1))
     ours = normaliser[:-1] - logits[np.arange(count - 1), tokens[1:]]
     exact = (recorded["exact_logsumexp"][:-1] - recorded["exact_next_token_logits"])[: count - 1]
-    share, agreement = PROMISED[device]
     assert abs(np.exp(ours.mean() - exact.mean()) - 1) <= share
     assert (logits.argmax(axis=1) == recorded["exact_best"][:count]).mean() >= agreement
+
+
+@with_a_real_model
+def test_a_real_model_says_what_was_recorded_wherever_it_is_sure(real: Real, path: Path) -> None:
+    """Of every greedy answer, each next token whose logit was well above all others."""
+    model, recorded = opened_real(real, path, "cpu")
+    answers = [key.removesuffix("_said") for key in recorded if key.endswith("_said")]
+    for answer in answers:
+        prompt, said = recorded[f"{answer}_prompt"], recorded[f"{answer}_said"]
+        model.cache.truncate(0)
+        logits = all_logits(model, np.concatenate([prompt, said]))[len(prompt) - 1 : -1]
+        sure = recorded[f"{answer}_margins"] > 1
+        np.testing.assert_array_equal(logits.argmax(axis=1)[sure], said[sure])
+    assert answers
