@@ -92,6 +92,7 @@ def _build(
     choice: Choice,
 ) -> Loaded:
     spec = options.spec or SpecOptions()
+    _check_shifts(options, found, draft)
     plan = _plan(found, draft, options, choice, devices)
     placement = _placement(choice, plan, found.config.layers, devices)
     drafts_on = choice.draft or placement.head
@@ -99,7 +100,7 @@ def _build(
     model = found.architecture.build(found.config, found.tensors, placement, cache)
     drafters, types = rules(spec), CacheTypes.of_draft(options)
     if draft:
-        _check_shifts(options, draft_context(spec, plan.context), plan.context)
+        _check_contexts(options, draft_context(spec, plan.context), plan.context)
         own = draft_plan(options, plan.context)
         drafters.append(draft.build(drafts_on, model.shared, own, spec))
     drafter = one_of(drafters)
@@ -138,7 +139,19 @@ def _placement(choice: Choice, plan: Plan, layers: int, devices: Devices) -> Pla
     return Placement.split(host, choice.card, layers, on_card)
 
 
-def _check_shifts(options: LoadOptions, own: int, context: int) -> None:
+def _check_shifts(options: LoadOptions, found: Found, draft: DraftFile | None) -> None:
+    """Of what a recurrent layer was told, no part can leave it."""
+    files = {"model": found.config, **({"draft": draft.config} if draft else {})}
+    for what, config in files.items():
+        if options.context_shift and config.state_bytes:
+            raise BadUsage(
+                f"the {what} has {len(config.state_bytes)} recurrent layers, which cannot forget "
+                "the beginning of a text, so its context cannot shift",
+                hint="leave out --context-shift, and use a context that is large enough",
+            )
+
+
+def _check_contexts(options: LoadOptions, own: int, context: int) -> None:
     """A draft that saw less than the model has nothing to put where the gap closes."""
     if options.context_shift and own < context:
         raise BadUsage(

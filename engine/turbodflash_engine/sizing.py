@@ -109,11 +109,15 @@ def model_needs(
 def model_caches(config: Config, plan: CachePlan) -> tuple[LayerCache, ...]:
     """One a layer, those that attend first."""
     attending = zip(layer_caches(config.kv_shapes, plan), config.kv_layers, strict=True)
-    recurrent = config.state_bytes.items()
     return (
         *(cache._replace(layer=layer) for cache, layer in attending),
-        *(LayerCache(layer, 0.0, fixed=nbytes) for layer, nbytes in recurrent),
+        *recurrent_caches(config.state_bytes),
     )
+
+
+def recurrent_caches(state_bytes: Mapping[int, int]) -> tuple[LayerCache, ...]:
+    """One a recurrent layer."""
+    return tuple(LayerCache(layer, 0.0, fixed=nbytes) for layer, nbytes in state_bytes.items())
 
 
 def layer_caches(shapes: tuple[KVShape, ...], plan: CachePlan) -> tuple[LayerCache, ...]:
@@ -138,7 +142,7 @@ def draft_needs(
     config = draft.config
     widths = FEW_ROWS if options.n_max is None else min(options.n_max + 1, FEW_ROWS)
     guesses = FLOAT * target.vocabulary * widths
-    caches = layer_caches(config.kv_shapes, plan)
+    caches = layer_caches(config.kv_shapes, plan) + recurrent_caches(config.state_bytes)
     return Needs(
         layers=0,
         borrows=draft.borrows,

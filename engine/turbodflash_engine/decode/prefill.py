@@ -28,4 +28,5 @@ def prefill(
             drafter.observe(part, range(at, at + len(part)), output.taps, total - end)
         if total > chunk:
             yield Progress("prompt", end, total, "tokens")
+    model.cache.checkpoint()
     return output

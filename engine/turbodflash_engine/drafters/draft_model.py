@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import NamedTuple
 
 from turbodflash_engine import plugins
@@ -38,6 +38,10 @@ class DraftModelConfig(NamedTuple):
     @property
     def kv_shapes(self) -> tuple[KVShape, ...]:
         return self.model.kv_shapes
+
+    @property
+    def state_bytes(self) -> Mapping[int, int]:
+        return self.model.state_bytes
 
     @property
     def scratch_values(self) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
 from turbodflash_engine.cache import KVShape
@@ -98,6 +99,10 @@ class BlockConfig(NamedTuple):
         group = self.heads // self.kv_heads
         shape = KVShape(self.kv_heads, self.head_dim, self.head_dim, group=group)
         return (shape,) * self.layers
+
+    @property
+    def state_bytes(self) -> Mapping[int, int]:
+        return {}
 
     @property
     def scratch_values(self) -> int:

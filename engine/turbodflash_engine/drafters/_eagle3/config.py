@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Container, Mapping
 from typing import NamedTuple
 
 from turbodflash_engine.cache import KVShape
@@ -47,6 +47,10 @@ class Eagle3Config(NamedTuple):
     @property
     def kv_shapes(self) -> tuple[KVShape, ...]:
         return (self.attention.kv_shape,)
+
+    @property
+    def state_bytes(self) -> Mapping[int, int]:
+        return {}
 
     @property
     def scratch_values(self) -> int:
