@@ -46,7 +46,7 @@ WIDTHS, SOME_WIDTHS = range(1, 17), (1, 2, 3, 5, 8, 16)
 PROMPT = [7, 300, 301, 302, 40, 41, 300, 301, 302, 40]
 SAMPLING = {"greedy": SampleOptions(temp=0), "sampled": SampleOptions(temp=0.8, seed=1)}
 
-FILES = sorted(path.name.removesuffix(".gguf.xz") for path in GOLDEN.glob("models/tiny-*--qwen3*"))
+FILES = sorted(path.name.removesuffix(".gguf.xz") for path in GOLDEN.glob("models/tiny-*--qwen3.*"))
 RULES = [
     name
     for name in plugins.names("drafters")
@@ -173,6 +173,9 @@ def file_kinds() -> list[FileKind]:
 
 def drafter_from_file(name: str, target: str, format: str, **options: Any) -> Drafter:
     place = bench(target, format)
+    own = name.replace("--qwen3", f"--{target}")
+    if (GOLDEN / "models" / f"{own}.gguf.xz").exists():
+        name = own
     file: Any = tensors_of(name.removeprefix("tiny-"))
     if not name.endswith(f"--{target}"):
         file = random_file(name.removeprefix("tiny-"), place.model)
