@@ -21,7 +21,7 @@ IGNORED = _spread(
         "--prio-batch --poll-batch": 1,
         "--repack -nr --no-repack --op-offload --no-op-offload --no-host": 0,
         "-kvo --kv-offload -nkvo --no-kv-offload --kv-unified --no-kv-unified": 0,
-        "-kvu -no-kvu --swa-full": 0,
+        "-kvu -no-kvu": 0,
         "-dt --defrag-thold -ctxcp --ctx-checkpoints --swa-checkpoints": 1,
         "-cram --cache-ram": 1,
         "-sm --split-mode -ts --tensor-split -mg --main-gpu": 1,

@@ -51,6 +51,7 @@ def load_options(
         "spec": spec,
         "context_shift": lasting and lasting.context_shift,
         "keep": lasting and lasting.keep,
+        "swa_full": window.swa_full,
         "fit": None if window.fit is None else window.fit == "on",
     }
     known: dict[str, Any] = {name: value for name, value in given.items() if value is not None}

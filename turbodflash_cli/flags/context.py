@@ -138,6 +138,15 @@ class ContextFlags(Group):
             choices=("on", "off"),
         ),
     ] = None
+    swa_full: Annotated[
+        bool,
+        flag(
+            "--swa-full",
+            help="Layers that look through a window remember all positions too.",
+            env="LLAMA_ARG_SWA_FULL",
+            default="off",
+        ),
+    ] = False
     parallel: Annotated[
         int | None,
         flag(
