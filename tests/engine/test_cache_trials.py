@@ -31,6 +31,7 @@ class Recurrent:
 
     nbytes = 8
     can_forget = True
+    widest = 10**9
 
     def __init__(self) -> None:
         self.state, self.length = 1, 0

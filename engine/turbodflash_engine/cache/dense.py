@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 
 from turbodflash_engine.cache.pieces import Arrays, Pieces, form_of, kv_piece, put_kv
@@ -18,6 +19,11 @@ class DenseLayer:
     """
 
     can_forget = True
+
+    @property
+    def widest(self) -> int:
+        """As many as there is room for."""
+        return sys.maxsize
 
     def __init__(self, kv: KV, rope: Rope | None = None) -> None:
         """rope: what keys are rotated by; None = they know no positions."""

@@ -7,6 +7,7 @@ be undone by copies: one while a prompt is read, and checkpoints.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -47,6 +48,7 @@ class RecurrentLayers:
     """
 
     can_forget = False
+    widest = sys.maxsize
 
     def __init__(self, device: Device, shape: DeltaShape, layers: int) -> None:
         self._device, self._shape = device, shape

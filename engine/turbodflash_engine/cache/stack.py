@@ -16,6 +16,11 @@ class Layer(Protocol):
     @property
     def nbytes(self) -> int: ...
 
+    @property
+    def widest(self) -> int:
+        """The most tokens of a pass, or of all passes of a trial."""
+        ...
+
     def expect(self, count: int) -> None:
         """Called before a pass of so many tokens."""
         ...
@@ -125,6 +130,11 @@ class Cache:
     @property
     def nbytes(self) -> int:
         return sum(layer.nbytes for layer in self.layers)
+
+    @property
+    def widest(self) -> int:
+        """The most tokens of a pass, or of all passes of a trial."""
+        return min(layer.widest for layer in self.layers)
 
     def reserve(self, count: int) -> None:
         """Raises DoesNotFit when there is no room for `count` more tokens."""

@@ -20,6 +20,8 @@ class WindowLayer(DenseLayer):
     most `widest` tokens in it.
     """
 
+    can_forget = False
+
     def __init__(self, kv: KV, window: int, rope: Rope | None = None) -> None:
         super().__init__(kv, rope)
         self._window = window

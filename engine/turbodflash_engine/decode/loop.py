@@ -95,7 +95,7 @@ def decode(
 
 def _room(ending: Ending, cache: Cache) -> tuple[int, int]:
     """How many drafted tokens may follow each other, and how many there is room for in all."""
-    free = cache.capacity - cache.length - 1
+    free = min(cache.capacity - cache.length, cache.widest) - 1
     return max(min(ending.left - 1, free), 0), max(free, 0)
 
 

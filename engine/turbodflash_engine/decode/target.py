@@ -33,6 +33,10 @@ class Cache(Protocol):
     def checkpoint(self) -> None:
         """What is held now is worth going back to, though not all layers can by themselves."""
 
+    @property
+    def widest(self) -> int:
+        """The most tokens of a pass."""
+
     def reach(self, length: int) -> int:
         """The longest beginning, at most `length` tokens, that `truncate` can go back to."""
 

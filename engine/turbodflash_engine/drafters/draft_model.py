@@ -80,13 +80,15 @@ class DraftModel:
 
     def draft(self, history: Sequence[int], width: int) -> Draft:
         self._forget_ahead()
-        width = min(width, self.longest, self._model.cache.capacity - len(self._text))
+        cache = self._model.cache
+        room = min(cache.capacity - len(self._text), cache.widest - PROMPT_ROWS)
+        width = min(width, self.longest, room)
         if width < 1:
             return Draft()
         if len(self._behind) > PROMPT_ROWS:
             self._catch_up()
         chain = Chain(self._options.p_min)
-        cache, behind = self._model.cache, self._behind
+        behind = self._behind
         run = [*behind, self._known(history[-1])]
         read: list[int] = []
         with cache.trial() as trial:
