@@ -369,7 +369,7 @@ def _described(value: Any) -> str:
     """Numbers and words as they are, arrays and matrices by their shape, others by their kind."""
     if isinstance(value, (bool, int, float, str, type(None))):
         return repr(value)
-    if hasattr(value, "shape"):
+    if hasattr(value, "dtype"):
         return f"{value.dtype}{list(value.shape)}"
     if hasattr(value, "cols"):
         return f"{value.rows}x{value.cols}"
