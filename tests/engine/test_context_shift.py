@@ -22,7 +22,7 @@ from tests.engine.test_lossless import (
     drafter_from_file,
 )
 from tests.engine.test_session import Conversation, end_of, text_of
-from tests.engine.tiny_models import build, tensors_of
+from tests.engine.tiny_models import build, config_of, tensors_of
 from tests.engine.toy import (
     TOY_INFO,
     ScriptedDrafter,
@@ -247,7 +247,9 @@ def _returned(reading: Iterator[Any]) -> Any:
 bench = cache(Bench)
 
 
-@pytest.mark.parametrize("target", plugins.names("models"))
+@pytest.mark.parametrize(
+    "target", [name for name in plugins.names("models") if not config_of(name).state_bytes]
+)
 @pytest.mark.parametrize("format", CACHE_TYPES)
 def test_a_text_of_a_real_model_goes_on(format: str, target: str) -> None:
     told = bench(target, format).told(NoDrafter(), SpecOptions(), SAMPLING["greedy"])

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -80,6 +81,12 @@ def golden(name: str) -> Mapping[str, NDArray[np.float32]]:
 def tensors_of(name: str) -> tuple[Metadata, dict[str, Info]]:
     file = open_gguf(path_of(name))
     return file.metadata, dict(file.tensors)
+
+
+def config_of(name: str) -> Any:
+    """What a tiny model's file says of it."""
+    metadata, _ = tensors_of(name)
+    return plugins.find("models", metadata.architecture).read(metadata, RopeOverrides())
 
 
 def build(
