@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import cache
 from typing import Any
 
@@ -43,6 +44,7 @@ deeds = st.lists(
         st.tuples(st.just("feed"), sizes),
         st.tuples(st.just("try"), st.tuples(sizes, st.integers(0, 100))),
         st.tuples(st.just("branch"), st.sets(st.integers(1, 12), min_size=1, max_size=6)),
+        st.tuples(st.just("fail"), sizes),
         st.tuples(st.just("cut"), st.integers(0, 120)),
         st.tuples(st.just("move"), st.none()),
     ),
@@ -66,11 +68,14 @@ class Memory:
         kv = device.kv("f16", "q8_0" if name == "cpu" else "f16", *room, ring=ring)
         return cls(WindowLayer(kv, WINDOW) if ring else DenseLayer(kv), device)
 
-    def feed(self, tokens: Sequence[int]) -> None:
+    def feed(self, tokens: Sequence[int], fail: bool = False) -> None:
         self.cache.expect(tokens)
         rows = np.repeat(np.array(tokens, np.float32)[:, None], 3 * HEADS * HEAD_DIM, axis=1)
         slots = np.arange(len(tokens), dtype=np.int32) + self.cache.length
         self.store(self.device.upload(rows), self.device.upload(slots))
+        if fail:
+            self.device.flush()
+            raise KeyboardInterrupt
         self.cache.advance(len(tokens))
 
     def seen(self) -> tuple[Any, ...]:
@@ -110,6 +115,13 @@ class Pair:
                     memory.feed(tokens)
                 trial.keep(kept)
         self.text += tokens[:kept]
+
+    def fail(self, count: int) -> None:
+        """A pass that is cut short when it has stored everything."""
+        tokens = self.new(count)
+        for memory in (self.ring, self.full):
+            with suppress(KeyboardInterrupt), memory.cache.trial():
+                memory.feed(tokens, fail=True)
 
     def branch(self, rows: set[int]) -> None:
         tokens = self.new(13)
@@ -288,3 +300,14 @@ def test_a_file_is_loaded_with_rings_unless_the_context_shifts() -> None:
         assert loaded.info.memory.cache > 2 * rings.info.memory.cache
     short = load(LoadOptions(options.model, context=512, device="cpu", warmup=False))
     assert {type(layer) for layer in short.model.cache.layers} == {DenseLayer}
+
+
+@pytest.mark.parametrize("name", PRESENT)
+def test_what_a_failed_pass_may_have_overwritten_is_lost(name: str) -> None:
+    pair = Pair(name)
+    for _ in range(4):
+        pair.feed(50)
+    pair.fail(RING - WINDOW + 1)
+    assert pair.ring.seen() == pair.full.seen()
+    pair.cut(50)
+    assert pair.ring.seen() == pair.full.seen()

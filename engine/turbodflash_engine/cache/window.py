@@ -25,7 +25,8 @@ class WindowLayer(DenseLayer):
     def __init__(self, kv: KV, window: int, rope: Rope | None = None) -> None:
         super().__init__(kv, rope)
         self._window = window
-        self._lost = 0  # positions before this one were overwritten
+        self._length = 0
+        self._lost = 0  # positions before this one were overwritten, or may have been
 
     @property
     def widest(self) -> int:
@@ -35,14 +36,16 @@ class WindowLayer(DenseLayer):
     def expect(self, count: int) -> None:
         if count > self.widest:
             raise ValueError(f"a pass of {count} tokens; a window has room for {self.widest}")
+        self._lost = max(self._lost, self._length + count - self.kv.ring)
 
     def advance(self, length: int) -> None:
-        self._lost = max(self._lost, length - self.kv.ring)
+        self._length = length
 
     def restore(self, mark: int, kept: Sequence[int]) -> None:
         if self._lost > self._seen_from(mark):
             raise ValueError(f"a trial of more tokens than {self.widest}, for which there is room")
         super().restore(mark, kept)
+        self._length = mark + len(kept)
 
     @property
     def form(self) -> str:
@@ -61,14 +64,14 @@ class WindowLayer(DenseLayer):
             raise ValueError(f"{length} tokens of which the first is {first}")
         rows = saved["kv"]
         expect(rows, "uint8", length - first, *rows.shape[1:])
-        self._lost = max(first, length - self.kv.ring)
+        self._length, self._lost = length, max(first, length - self.kv.ring)
         put_kv(self.kv, rows[self._lost - first :], length - self._lost, self._lost)
 
     def reach(self, length: int) -> int:
         return length if self._lost <= self._seen_from(length) else 0
 
     def truncate(self, length: int) -> None:
-        self._lost = min(self._lost, length)
+        self._length, self._lost = length, min(self._lost, length)
 
     def forget(self, start: int, stop: int, length: int) -> None:
         raise ValueError("a window does not close up; a cache that shifts keeps all positions")
