@@ -92,7 +92,9 @@ QUICK = [
     Case(3, gate_up=("4-zero8", "4-zero8"), down="8-zero128", activation="gelu", scale=True),
     Case(2, cols=256, gate_up=("4-two-level-affine",), down="f16", hidden=48, norm=False),
     Case(8, residual=False, skew=4.0),
+    Case(40, gate_up=("f32", "8-zero128"), hidden=16, down="f32", experts=3, skew=6.0),
 ]
+"""What a device sweeps that is interpreted."""
 
 CASES = [
     *QUICK,
@@ -110,3 +112,15 @@ CASES = [
     Case(5, experts=3, used=3, width=16),
     Case(2, hidden=16, down="bf16"),
 ]
+
+K4, K6 = "4-two-level-affine", "6-two-level-zero32"
+
+AHEAD = [
+    *(Case(rows, 2048, 512, 2048, 256, 8, (K4, K4), K6) for rows in (1, 32)),
+    *(
+        Case(rows, 2816, 704, 2816, 128, 8, (K4,), "5-affine", "gelu", scale=True, residual=False)
+        for rows in (4, 512)
+    ),
+    Case(16, 2048, 768, 2048, 128, 8, ("8-zero128", "f16"), "8-zero128"),
+]
+"""What is compiled for cards that are not there: shapes of Qwen3.6, Gemma 4 and Qwen3."""
