@@ -92,11 +92,12 @@ class Pair:
         self.name = name
         self.ring, self.full = Memory.of(name, ring=True), Memory.of(name, ring=False)
         self.text: list[int] = []
-        self._next = 0
+        self._next = self._furthest = 0
 
     def new(self, count: int) -> list[int]:
         count = min(count, ROOM - len(self.text))
         self._next += count
+        self._furthest = max(self._furthest, len(self.text) + count)
         return [1 + at % 97 for at in range(self._next - count, self._next)]
 
     def feed(self, count: int) -> None:
@@ -139,7 +140,7 @@ class Pair:
         length = max(len(self.text) - back, 0)
         reached = self.ring.cache.reach(length)
         assert reached in (0, length)
-        assert reached or not length or len(self.text) > RING - WINDOW
+        assert reached or not length or self._furthest > RING - WINDOW
         self.ring.cache.truncate(reached)
         self.full.cache.truncate(length)
         del self.text[length:]
