@@ -74,7 +74,8 @@ class ReferenceDevice(Device):
         values = np.empty((sum(part.rows for part in parts), cols), np.float32)
         row = 0
         for part in parts:
-            values[row : row + part.rows] = dequantize(part.decode(0, part.rows))
+            rows = values[row : row + part.rows]
+            np.multiply(dequantize(part.decode(0, part.rows)), np.float32(part.factor), out=rows)
             row += part.rows
         return ReferenceWeight(values)
 

@@ -19,11 +19,13 @@ class Part:
     """Some rows of a matrix that lie in one tensor of a file.
 
     decode(start, stop): rows start..stop-1 of that tensor; may be called from several threads.
+    factor: what products with these rows are multiplied by.
     """
 
     format: Format
     rows: int
     decode: Callable[[int, int], Planar]
+    factor: float = 1.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -160,7 +160,7 @@ def test_a_tensor_of_another_shape_is_named(name: str) -> None:
     ("extra", "message"),
     [
         (["blk.0.attn_sinks.weight"], "more than this architecture uses: 'blk.0.attn_sinks.weigh"),
-        (["blk.0.ffn_up.scale"], "rescales 'blk.0.ffn_up.scale'"),
+        (["output_norm.scale"], "rescales 'output_norm.scale'"),
         ([f"x{index}" for index in range(8)], "'x0', 'x1', 'x2', 'x3', 'x4' and 3 more"),
     ],
     ids=["unknown", "sidecar", "many"],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass, field
 from math import prod
 from threading import Lock
@@ -27,7 +27,8 @@ LOOKED_AT = 16  # pieces of a tensor that threads may be busy with
 MOST_NAMES = 5  # named in an error; the rest are counted
 INCOMPLETE = "get the model from another source, or convert it again"
 IGNORED = "to ignore them would change the answers; get another file of this model"
-RESCALED = "matrices with a scale beside them are not supported; get another quantization"
+RESCALED = "nothing is known that such a scale could mean; get another quantization"
+SCALE, INPUT_SCALE = ".scale", ".input_scale"
 
 
 class Info(Protocol):
@@ -79,7 +80,9 @@ class Layout:
     @property
     def all(self) -> dict[str, Shape]:
         """Every name that a file may hold."""
-        return self.required | self.optional | self.ids | self.apart
+        named = self.required | self.optional | self.ids | self.apart
+        matrices = [_stem(name) for name, shape in named.items() if len(shape) == 2]
+        return {f"{stem}{SCALE}": (1,) for stem in matrices} | named
 
 
 class Tensors:
@@ -108,9 +111,10 @@ class Tensors:
 
     def check(self, layout: Layout) -> None:
         """Raises BadModel unless the file holds what the layout wants, and nothing beyond it."""
-        expected, names = layout.all, self._infos.keys()
+        expected = layout.all
+        names = {name for name in self._infos if not _is_moot(name, expected)}
         unknown = names - expected.keys()
-        scales = {name for name in unknown if name.endswith(".scale")}
+        scales = {name for name in unknown if name.endswith(SCALE)}
         self._none(scales, "rescales", RESCALED)
         self._none(layout.required.keys() - names, "has no tensor", INCOMPLETE)
         self._none(unknown, "has more than this architecture uses:", IGNORED)
@@ -153,7 +157,8 @@ class Tensors:
                 done.add(start, stop)
             return planar
 
-        return Part(weight_type.format, len(data) if rows is None else len(rows), decode)
+        count = len(data) if rows is None else len(rows)
+        return Part(weight_type.format, count, decode, self._factor(name))
 
     def shape(self, name: str) -> Shape:
         """In the file's order, the row length first."""
@@ -162,7 +167,7 @@ class Tensors:
     def vector(self, name: str) -> NDArray[np.float32]:
         """A tensor of one dimension, f32[n]."""
         part = self.part(name)
-        return dequantize(part.decode(0, part.rows)).reshape(-1)
+        return dequantize(part.decode(0, part.rows)).reshape(-1) * np.float32(part.factor)
 
     def ids(self, name: str) -> NDArray[np.int64]:
         """A tensor of whole numbers, i64[n]."""
@@ -177,6 +182,13 @@ class Tensors:
         return np.concatenate(
             [self.vector(name) if name in self else np.zeros(size, "f4") for name, size in pairs]
         )
+
+    def _factor(self, name: str) -> float:
+        """The scale that stands beside a matrix as one number."""
+        beside = f"{_stem(name)}{SCALE}"
+        if beside == name or beside not in self or self.shape(beside) != (1,):
+            return 1.0
+        return float(self.vector(beside)[0])
 
     def _check_type(self, info: Info, ids: bool) -> None:
         if not ids:
@@ -206,6 +218,16 @@ class Tensors:
             more = f" and {len(found) - MOST_NAMES} more" if len(found) > MOST_NAMES else ""
             listed = ", ".join(map(repr, found[:MOST_NAMES]))
             raise BadModel(f"'{self.source}' {what} {listed}{more}", hint)
+
+
+def _stem(name: str) -> str:
+    return name.removesuffix(".weight")
+
+
+def _is_moot(name: str, expected: Container[str]) -> bool:
+    """A scale for activations, which only those need who quantise them to floats of four bits."""
+    stem = name.removesuffix(INPUT_SCALE)
+    return stem != name and f"{stem}.weight" in expected
 
 
 class _Decoded:

@@ -23,12 +23,13 @@ CHUNK_BYTES = 1 << 20  # codes decoded at once: fewer, and two threads wait for 
 
 @dataclass(frozen=True, slots=True)
 class PackedPart:
-    """Rows of one format: tiles of sixteen, one after the other."""
+    """Rows of one format: tiles of sixteen, one after the other. factor: as in `Part`."""
 
     format: Format
     rows: int
     cols: int
     tiles: NDArray[np.uint8]
+    factor: float
 
     @property
     def count(self) -> int:
@@ -72,18 +73,19 @@ def pack(
         fmt, rows = group[0].format, sum(part.rows for part in group)
         size = -(-rows // layout.TILE) * layout.tile_bytes(fmt, cols)
         tiles = memory.take((size,), np.uint8)
-        packed.append(PackedPart(fmt, rows, cols, tiles))
+        packed.append(PackedPart(fmt, rows, cols, tiles, group[0].factor))
         for job in _jobs(packed[-1], group, _packer(fmt, library)):
             submit(job)
     return CpuWeight(tuple(packed), cols)
 
 
 def _runs(parts: Sequence[Part]) -> list[list[Part]]:
-    """Neighbours of one format whose rows fill whole tiles share a run of tiles."""
+    """Neighbours of one format and factor whose rows fill whole tiles share a run of tiles."""
     runs: list[list[Part]] = []
     for part in parts:
         last = runs[-1] if runs else None
-        if last and last[0].format == part.format and sum(p.rows for p in last) % layout.TILE == 0:
+        alike = last and (last[0].format, last[0].factor) == (part.format, part.factor)
+        if last and alike and sum(each.rows for each in last) % layout.TILE == 0:
             last.append(part)
         else:
             runs.append([part])

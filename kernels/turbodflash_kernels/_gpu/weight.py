@@ -109,6 +109,7 @@ def _job(
 ) -> Callable[[], None]:
     def run() -> None:
         packed = layout.pack(part.decode(start, stop), device.place)
+        packed.unit.mul_(part.factor)
         for whole, some in zip(target.arrays, packed, strict=True):
             if whole is not None and some is not None:
                 tiles = whole.ndim == 4

@@ -25,7 +25,7 @@ def bind(device: CpuDevice, *, table: CpuWeight, scale: float) -> Callable[[Arra
         kernel = device.kernel("embed", "rows_dense", part.format.dense)
     else:
         kernel = device.kernel("embed", "rows", part.format)
-    scale_bits = float_word(scale)
+    scale_bits = float_word(scale * part.factor)
 
     def embed(tokens: Array) -> Array:
         n = len(tokens)

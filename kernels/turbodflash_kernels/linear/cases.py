@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from turbodflash_kernels.cases import FORMATS, Values, normal, random_part
 from turbodflash_kernels.device import Device
-from turbodflash_kernels.op import Array, Gated, Prologue, RmsNorm
+from turbodflash_kernels.op import Array, Gated, Part, Prologue, RmsNorm
 
 
 @dataclass(frozen=True)
@@ -22,10 +22,12 @@ class Case:
     prologue: str = ""
     bias: bool = False
     residual: bool = False
+    factors: tuple[float, ...] = ()
 
     def __str__(self) -> str:
         parts = "+".join(f"{rows}x{format}" for format, rows in self.parts)
         extras = [self.prologue, "bias" * self.bias, "residual" * self.residual]
+        extras += [f"times{factor:g}" for factor in self.factors]
         return "-".join([f"{self.rows}x{self.cols}", parts, *filter(None, extras)])
 
     @property
@@ -47,10 +49,7 @@ class Case:
         linear = device.bind(
             "linear",
             weight=device.pack(
-                [
-                    random_part(format, rows, self.cols, index)
-                    for index, (format, rows) in enumerate(self.parts)
-                ],
+                [self._part(index) for index in range(len(self.parts))],
                 self.cols,
             ),
             prologue=self._prologue(device),
@@ -62,6 +61,11 @@ class Case:
             return {"y": device.read(linear(**uploaded))}
 
         return run
+
+    def _part(self, index: int) -> Part:
+        format, rows = self.parts[index]
+        factor = self.factors[index] if self.factors else 1.0
+        return replace(random_part(format, rows, self.cols, index), factor=factor)
 
     def _prologue(self, device: Device) -> Prologue:
         if self.prologue == "norm":
@@ -84,6 +88,8 @@ ONE_LEVEL = [name for name in QUANTISED if not FORMATS[name].two_level]
 TWO_LEVEL = [name for name in QUANTISED if FORMATS[name].two_level]
 DENSE = [name for name, format in FORMATS.items() if format.dense]
 
+TIMES = (0.75, 3.0, 0.5)
+
 CASES = [
     *(one(3, cols, name, 33) for name in ONE_LEVEL for cols in (32, 64, 96, 576)),
     *(one(3, cols, name, 33) for name in TWO_LEVEL for cols in (256, 768)),
@@ -104,6 +110,10 @@ CASES = [
     Case(3, 96, (("4-zero8", 15), ("f16", 17)), residual=True),
     Case(17, 96, (("4-affine", 33),), "silu", residual=True),
     Case(1, 576, (("8-zero128", 576),), bias=True, residual=True),
+    *(
+        Case(rows, 64, (("4-table", 32), ("4-table", 16), ("f32", 17)), "norm", True, True, TIMES)
+        for rows in (1, 2, 7, 20)
+    ),
 ]
 
 K4, K5, K6 = "4-two-level-affine", "5-two-level-affine", "6-two-level-zero32"

@@ -117,12 +117,12 @@ def prepare(prologue: str, quantised: bool):
 
 
 @inline
-def finish(out, stride, rows, lanes, results, bias, residual):
-    """Results of a tile, f32 [rows, 16], go to out, with bias and residual added."""
+def finish(out, stride, rows, lanes, results, factor, bias, residual):
+    """Results of a tile, f32 [rows, 16], times factor, go to out, bias and residual added."""
     for r in range(rows):
         at, result = out + r * stride, results + 64 * r
         if lanes == 16:
-            v = vload(result)
+            v = vload(result) * vsplat(factor)
             if bias != 0:
                 v = v + vload(bias)
             if residual != 0:
@@ -130,7 +130,7 @@ def finish(out, stride, rows, lanes, results, bias, residual):
             vstore(at, v)
         else:
             for lane in range(lanes):
-                one = load_f32(result + 4 * lane)
+                one = load_f32(result + 4 * lane) * factor
                 if bias != 0:
                     one = one + load_f32(bias + 4 * lane)
                 if residual != 0:
@@ -150,7 +150,7 @@ def share(args, task):
 
 def product_quantised(fmt: Format, isa: str):
     """words: weights, tile_bytes, tiles, tiles_per_task, n, rows_per_task, blocks, out, out_stride,
-    weight_rows, bias, residual, codes, code_stride, info, info_stride.
+    weight_rows, bias, residual, codes, code_stride, info, info_stride, factor.
     Tasks run over tiles first, then over activation rows.
     """
     tile1, tile2 = (tiles.quantised_tile(fmt, isa, rows) for rows in (1, 2))
@@ -160,6 +160,7 @@ def product_quantised(fmt: Format, isa: str):
         first_tile, last_tile, first, last = share(args, task)
         blocks, out_stride = load_i64(args + 48), load_i64(args + 64)
         bias0, residual0 = load_i64(args + 80), load_i64(args + 88)
+        factor = load_f32(args + 128)
         code_stride, info_stride = load_i64(args + 104), load_i64(args + 120)
         codes0, info0 = prepared(load_i64(args + 96), load_i64(args + 112), scratch)
         tile_bytes = load_i64(args + 8)
@@ -178,7 +179,7 @@ def product_quantised(fmt: Format, isa: str):
                 row = min(first + groups * layout.GROUP, last)
                 residual = residual0_tile + first * out_stride if residual0 != 0 else 0
                 finish(out0 + first * out_stride, out_stride, row - first, lanes,
-                       work + tiles.TOTALS_AT, bias, residual)  # fmt: skip
+                       work + tiles.TOTALS_AT, factor, bias, residual)  # fmt: skip
             if row < last:
                 rows = last - row
                 codes, info = codes0 + row * code_stride, info0 + row * info_stride
@@ -191,14 +192,15 @@ def product_quantised(fmt: Format, isa: str):
                         weights, codes, code_stride, info, info_stride, blocks, scratch, 64, AHEAD
                     )
                 residual = residual0_tile + row * out_stride if residual0 != 0 else 0
-                finish(out0 + row * out_stride, out_stride, rows, lanes, scratch, bias, residual)
+                finish(out0 + row * out_stride, out_stride, rows, lanes, scratch, factor,
+                       bias, residual)  # fmt: skip
 
     return product
 
 
 def product_dense(kind: str):
     """words: as product_quantised up to residual, then x, stride, rest: the number of inputs beyond
-    whole blocks.
+    whole blocks, none, factor.
     """
     tile1, tile4 = (dense_tiles.dense_tile(kind, rows) for rows in (1, 4))
 
@@ -206,6 +208,7 @@ def product_dense(kind: str):
         first_tile, last_tile, first, last = share(args, task)
         blocks, out_stride = load_i64(args + 48), load_i64(args + 64)
         bias0, residual0 = load_i64(args + 80), load_i64(args + 88)
+        factor = load_f32(args + 128)
         stride, rest = load_i64(args + 104), load_i64(args + 112)
         for tile in range(first_tile, last_tile):
             weights = load_i64(args) + tile * load_i64(args + 8)
@@ -221,7 +224,8 @@ def product_dense(kind: str):
                     tile4(weights, x, stride, blocks, rest, scratch, 64)
                 else:
                     tile1(weights, x, stride, blocks, rest, scratch, 64)
-                finish(out, out_stride, rows, lanes, scratch, bias, residual)
+                finish(out, out_stride, rows, lanes, scratch, factor,
+                       bias, residual)  # fmt: skip
                 row += rows
 
     return product

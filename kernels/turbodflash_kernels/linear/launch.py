@@ -12,6 +12,7 @@ from turbodflash_kernels._cpu.device import MANY_ROWS, CpuDevice, Stream
 from turbodflash_kernels._cpu.preparing import Codes, kept, preparation, quantised
 from turbodflash_kernels._cpu.team import address
 from turbodflash_kernels._cpu.weight import CpuWeight, PackedPart
+from turbodflash_kernels._cpu.words import float_word
 from turbodflash_kernels.op import Array, Prologue
 
 TASKS_PER_THREAD = 16  # few rows: enough to even out a core that is late, few enough to be cheap
@@ -70,6 +71,7 @@ def _product(device: CpuDevice, part: PackedPart) -> Callable[..., None]:
     kernel = product_kernel(device, part)
     tiles, tile_bytes, count = address(part.tiles), part.tile_bytes, part.count
     blocks, rest = divmod(part.cols, layout.BLOCK)
+    factor = float_word(part.factor)
 
     def product(
         left: Any, n: int, out: Array, column: int, bias: Array | None, residual: Array | None
@@ -78,7 +80,7 @@ def _product(device: CpuDevice, part: PackedPart) -> Callable[..., None]:
             inputs: tuple[int, ...] = left.words()
         else:
             device.keep(left)
-            inputs = (address(left), left.strides[0], rest)
+            inputs = (address(left), left.strides[0], rest, 0)
         per_task, row_step = _task_shape(device, n, count)
         tasks = -(-count // per_task) * -(-n // row_step)
         device.keep(part.tiles, bias, residual)
@@ -90,6 +92,7 @@ def _product(device: CpuDevice, part: PackedPart) -> Callable[..., None]:
             address(bias) + column if bias is not None else 0,
             address(residual) + column if residual is not None else 0,
             *inputs,
+            factor,
             rows=n,
             stream=Stream(tiles, per_task * tile_bytes) if n <= MANY_ROWS else None,
         )

@@ -29,6 +29,7 @@ from turbodflash_kernels._cpu.simd import (
 )
 
 PRODUCT_WORDS = 3 * layout.PRIVATE_CODES  # of scratch: behind activations that only a thread reads
+ONE = 0x3F800000  # as a float32
 ROWS = 32  # whose codes stay in the second-level cache while an expert's tiles pass by
 
 inline = numba.njit(error_model="numpy")
@@ -134,6 +135,7 @@ def product(quantised: bool):
         store_i64(words + 88, 0)
         store_i64(words + 104, load_i64(args + 96))
         store_i64(words + 120, load_i64(args + 112))
+        store_i64(words + 128, ONE)
         for row in range(first, first + count, ROWS):
             rows = min(first + count - row, ROWS)
             store_i64(words + 32, rows)

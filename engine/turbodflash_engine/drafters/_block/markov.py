@@ -92,4 +92,4 @@ def _rows_of(part: Part, rows: NDArray[np.int64]) -> Part:
         chosen = [None if factor is None else factor[wanted - first] for factor in factors]
         return Planar(near.format, near.codes[wanted - first], *chosen)
 
-    return Part(part.format, len(rows), decode)
+    return Part(part.format, len(rows), decode, part.factor)
