@@ -17,6 +17,9 @@ from turbodflash_engine import BadUsage, SpecOptions
 ENDLESS = 64
 """Drafted tokens a step that synthetic acceptance foresees where nobody said how many."""
 
+OWN = "draft-mtp"
+"""The type that the model's own file may hold a draft of."""
+
 OF_THE_DRAFT = (
     *("dflash", "eagle3", "draft_context", "draft_threads", "draft_threads_batch"),
     *("draft_gpu_layers", "draft_device", "draft_cache_type_k", "draft_cache_type_v", "inject"),
@@ -128,7 +131,7 @@ def _types(draft: DraftFlags) -> tuple[str, ...]:
 
 def _check_companions(draft: DraftFlags, ngram: NgramFlags, types: tuple[str, ...]) -> None:
     """Refuse options that have nothing to act on."""
-    if not _has_file(draft):
+    if not _has_file(draft) and OWN not in types:
         for name in _without_file(draft, types):
             raise BadUsage(f"{name} needs a draft model.", hint="-md draft.gguf")
     if not types and not _has_file(draft) and draft.typed:

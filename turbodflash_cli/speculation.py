@@ -16,6 +16,7 @@ KINDS = {
     "draft-dflash": "a DFlash draft",
     "draft-dspark": "a DSpark draft",
     "draft-eagle3": "an EAGLE-3 draft",
+    "draft-mtp": "a block of the model's own",
     "draft-simple": "a plain model",
 }
 NOT_REAL = "acceptance is synthetic; the text is not real"
@@ -32,7 +33,8 @@ def details(draft: DraftInfo) -> Iterator[str]:
     """What `-v` adds."""
     if draft.taps:
         layers = ", ".join(map(str, draft.taps))
-        yield f"draft: reads what enters layers {layers} of the model"
+        rows = f"enters layers {layers}" if draft.kind != "draft-mtp" else "leaves the last layer"
+        yield f"draft: reads what {rows} of the model"
     if draft.path:
         yield (
             f"draft: {size(draft.file_bytes)}, {draft.parameters / 1e6:.1f} M parameters,"

@@ -111,6 +111,7 @@ def _build(
     info = info._replace(token=work_of(found, placement.head))
     if drafter:
         info = info._replace(draft=draft_info(drafter, draft, spec, plan.draft, plan.context))
+    info = info._replace(notes=info.notes + _of_apart(found, draft))
     if draft:
         notes = draft.notes(model.shared) + _of_draft(types, draft)
         info = info._replace(notes=info.notes + notes)
@@ -159,6 +160,16 @@ def _check_contexts(options: LoadOptions, own: int, context: int) -> None:
             "a draft must see all of it",
             hint="leave out -cd or --context-shift",
         )
+
+
+def _of_apart(found: Found, draft: DraftFile | None) -> tuple[str, ...]:
+    """What is to be said of what the file holds beside the model."""
+    if not found.tensors.apart_bytes or (draft and draft.within):
+        return ()
+    return (
+        "the file has a block that predicts tokens further ahead, which is left out; "
+        "--spec-type draft-mtp drafts with it",
+    )
 
 
 def _of_draft(types: CacheTypes, draft: DraftFile) -> tuple[str, ...]:

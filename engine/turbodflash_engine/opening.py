@@ -14,7 +14,7 @@ from turbodflash_engine.layers.tensors import Info, Tensors
 from turbodflash_engine.metadata import Metadata
 from turbodflash_engine.models._base import Architecture, Config
 from turbodflash_engine.options import LoadOptions, SpecOptions
-from turbodflash_engine.pairing import DraftFile, open_draft
+from turbodflash_engine.pairing import DraftFile, open_draft, own_draft, own_type
 from turbodflash_engine.quant import WeightType, weight_type
 from turbodflash_engine.tokenizer.templates import template_source
 
@@ -59,8 +59,12 @@ def open_files(
         file = files.enter_context(open_gguf(options.model))
         opened(file)
         found = _read(file, options, loaded)
+        if own := own_type(spec):
+            draft = own_draft(file, own, loaded)
         if draft:
             draft.check(file.metadata, found.config, spec)
+        if found.tensors.apart_bytes and not own:
+            loaded(found.tensors.apart_bytes)  # nobody will read it
         yield Files(found, draft)
 
 
@@ -71,7 +75,6 @@ def _read(file: GgufFile, options: LoadOptions, loaded: Callable[[int], None]) -
     config: Config = architecture.read(file.metadata, _rope_overrides(options))
     tensors = Tensors(file.tensors, str(file.path), _type_of, loaded, file.metadata)
     tensors.check(architecture.layout(config, tensors))
-    loaded(tensors.apart_bytes)
     return Found(file, architecture, config, tensors, template)
 
 

@@ -65,6 +65,7 @@ SPEC_TYPES = (
     "ngram-cache",
     "draft-simple",
     "draft-eagle3",
+    "draft-mtp",
     "draft-dflash",
     "draft-dspark",
 )

@@ -30,19 +30,28 @@ _SIMPLE = "draft_model"
 
 @dataclass(slots=True)
 class DraftFile:
-    """A draft's file, opened: `type` is what it is, as `--spec-type` spells it."""
+    """A draft's file, opened: `type` is what it is, as `--spec-type` spells it.
+
+    within: it is the model's own file; `tensors` are those of the draft alone.
+    """
 
     file: GgufFile
     type: str
     kind: FileKind
     config: Any
     tensors: Tensors
+    within: bool = False
 
     def check(self, model: Metadata, form: Form, options: SpecOptions) -> None:
         """Raises BadModel unless it can draft for a model of this form and these tokens."""
         self.kind.check(self.config, form, options)
         check_same_tokens(self.file.metadata, model)
         self.tensors.check(self.kind.layout(self.config, self.tensors))
+
+    @property
+    def nbytes(self) -> int:
+        """Of the file, or of what the model's file has of it."""
+        return self.tensors.nbytes if self.within else self.file.nbytes
 
     def notes(self, target: Shared) -> tuple[str, ...]:
         """Sentences on this pair that a person should read."""
@@ -76,7 +85,7 @@ def open_draft(options: SpecOptions, loaded: Callable[[int], None]) -> DraftFile
     """
     asked = [name for name in options.types if _module(name) in _file_kinds()]
     if options.model is None:
-        if asked:
+        if asked and own_type(options) is None:
             raise BadUsage(f"{asked[0]} needs a draft model", hint="give its file with -md")
         return None
     file = open_gguf(options.model)
@@ -93,6 +102,23 @@ def open_draft(options: SpecOptions, loaded: Callable[[int], None]) -> DraftFile
     except BaseException:
         file.close()
         raise
+
+
+def own_type(options: SpecOptions) -> str | None:
+    """The type of a draft that the model's own file is asked for; None if it is not."""
+    kinds = {_type(name): kind for name, kind in _file_kinds().items()}
+    own = (name for name in options.types if name in kinds and kinds[name].within)
+    return next(own, None) if options.model is None else None
+
+
+def own_draft(file: GgufFile, type: str, loaded: Callable[[int], None]) -> DraftFile:
+    """The draft that a model's own file holds. Raises BadModel if it holds none."""
+    kind = _file_kinds()[_module(type)]
+    assert kind.within is not None
+    config = kind.read(file.metadata)
+    infos = {name: file.tensors[name] for name in kind.within(file.metadata, file.tensors)}
+    tensors = Tensors(infos, str(file.path), _type_of, loaded, file.metadata)
+    return DraftFile(file, type, kind, config, tensors, within=True)
 
 
 def rules(options: SpecOptions) -> list[Drafter]:
@@ -113,7 +139,7 @@ def draft_info(
     """What is told of a drafter. planned: for it; context: positions of the model's cache."""
     info = DraftInfo(
         kind=drafter.name,
-        path=spec.model,
+        path=draft.file.path if draft else spec.model,
         taps=drafter.taps,
         longest=drafter.longest,
         memory=_memory(drafter, draft, planned),
@@ -122,8 +148,8 @@ def draft_info(
     if draft is None:
         return info
     return info._replace(
-        file_bytes=draft.file.nbytes,
-        parameters=sum(each.elements for each in draft.file.tensors.values()),
+        file_bytes=draft.nbytes,
+        parameters=draft.tensors.elements,
         context=draft_context(spec, context),
     )
 

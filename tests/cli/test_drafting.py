@@ -41,6 +41,7 @@ class TestWhatIsAsked:
         [
             (["--dflash"], ("draft-dflash",)),
             (["--eagle3"], ("draft-eagle3",)),
+            (["--spec-type", "draft-mtp"], ("draft-mtp",)),
             (["--dflash", "--spec-type", "draft-dflash"], ("draft-dflash",)),
             (["--spec-type", "ngram-mod,draft-dspark"], ("ngram-mod", "draft-dspark")),
             (
@@ -60,6 +61,10 @@ class TestWhatIsAsked:
     @pytest.mark.parametrize("kind", [kind for kind in SPEC_TYPES if kind.startswith("ngram-")])
     def test_no_file_is_needed_for_n_grams(self, program: Program, kind: str) -> None:
         assert spec(program, "--spec-type", kind) == SpecOptions(types=(kind,))
+
+    def test_a_block_of_the_models_own_needs_none(self, program: Program) -> None:
+        found = spec(program, "--spec-type", "draft-mtp", "-cd", "4k", "--spec-draft-n-max", "2")
+        assert found == SpecOptions(types=("draft-mtp",), context=4096, n_max=2)
 
     def test_every_setting_arrives(self, program: Program, draft: str) -> None:
         found = spec(

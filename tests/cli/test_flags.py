@@ -172,7 +172,6 @@ REFUSED = [
     (["-dev", "cpu", "-ngl", "7"], "7 layers are asked for on a card, but the device is the CPU"),
     (["--spec-type", "dflash"], "no type of drafting named 'dflash'"),
     (["--spec-type", ","], "--spec-type takes types of drafting, not ','."),
-    (["--spec-type", "draft-mtp"], "--spec-type draft-mtp is not available in this version."),
     (["--spec-draft-n-max", "-1"], "--spec-draft-n-max takes a whole number of at least 0, not"),
     (["--spec-draft-n-min", "-1"], "--spec-draft-n-min takes a whole number of at least 0, not"),
     (["--spec-draft-p-min", "1.5"], "--spec-draft-p-min takes a number from 0 to 1, not 1.5."),

@@ -337,4 +337,5 @@ def test_no_kind_of_draft_is_left_out() -> None:
         for kind in file_kinds()
         if kind.claims(*tensors_of(name.removeprefix("tiny-")))
     }
-    assert tried == set(file_kinds()) - {plugins.find("drafters", "draft_model")}
+    others = {plugins.find("drafters", name) for name in ("draft_model", "mtp")}
+    assert tried == set(file_kinds()) - others  # which have tests of their own

@@ -109,8 +109,6 @@ def spec_types(name: str, written: str) -> tuple[str, ...]:
     if not kinds:
         raise BadUsage(f"{name} takes types of drafting, not {written!r}.", hint=", ".join(known))
     for kind in kinds:
-        if kind == "draft-mtp":
-            raise BadUsage(f"{name} draft-mtp is not available in this version.")
         if kind not in known:
             raise Unknown("type of drafting", kind, known)
     return kinds

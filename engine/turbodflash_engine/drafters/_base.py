@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -156,6 +156,8 @@ class FileKind(NamedTuple):
         tensors and the target.
     twice: endings of the names of matrices that are packed for two uses.
     whole: it is a model by itself, with tables of its own.
+    within: which tensors of a model's own file are such a draft, of these names; raises BadModel
+        where there are none. None = it always has a file of its own.
     """
 
     claims: Callable[[Metadata, Container[str]], bool]
@@ -166,6 +168,7 @@ class FileKind(NamedTuple):
     notes: Callable[[Any, Container[str], Shared], tuple[str, ...]] = nothing_to_note
     twice: tuple[str, ...] = ()
     whole: bool = False
+    within: Callable[[Metadata, Iterable[str]], list[str]] | None = None
 
 
 class RuleKind(NamedTuple):

@@ -181,7 +181,9 @@ def claims(metadata: Metadata, names: Container[str]) -> bool:
     if metadata.architecture not in plugins.names("models"):
         return False
     layers = metadata.for_architecture().get("block_count", 0)
-    return f"blk.{layers - 1}.nextn.eh_proj.weight" not in names
+    return "blk.0.attn_norm.weight" in names or (
+        f"blk.{layers - 1}.nextn.eh_proj.weight" not in names
+    )
 
 
 def read(metadata: Metadata) -> DraftModelConfig:

@@ -179,6 +179,10 @@ class Attention:
         )
         self._output = closing(device, output, norm(post) if post else None)
 
+    def remember(self, x: Array, places: Places) -> None:
+        """Keys and values of x f32[n, width], and nothing else."""
+        self._store(self._qkv(x)[:, : self._width], places.positions, places.slots)
+
     def __call__(self, x: Array, places: Places, last: int) -> Array:
         """x f32[n, width] -> f32[last, width], the last rows; all n are remembered."""
         positions, slots, parents, _ = places

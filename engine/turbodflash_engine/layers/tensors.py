@@ -124,6 +124,15 @@ class Tensors:
         self._apart = names & layout.apart.keys()
 
     @property
+    def nbytes(self) -> int:
+        """What all of them take in the file."""
+        return sum(info.nbytes for info in self._infos.values())
+
+    @property
+    def elements(self) -> int:
+        return sum(prod(info.shape) for info in self._infos.values())
+
+    @property
     def apart_bytes(self) -> int:
         """What the file holds beside the model."""
         return sum(self._infos[name].nbytes for name in self._apart)

@@ -25,7 +25,8 @@ class Output(NamedTuple):
     """What a pass gives; it holds until the model is called again.
 
     scores: the logits of the last rows, wherever they are.
-    taps: for each layer asked for, f32[n, width]: the residual stream entering it, on the device
+    taps: for each layer asked for, f32[n, width]: the residual stream entering it, or leaving the
+    last one where the number of layers was asked for, on the device
     of that layer.
     """
 
@@ -47,7 +48,8 @@ class Shared(NamedTuple):
 
     embedding: [vocabulary, width], not scaled; the model multiplies its rows by embedding_scale.
     head: [vocabulary, width], applied to normed rows; a cap on logits comes after it.
-    layers: taps are 0 to layers - 1. devices: where each of these taps lies.
+    layers: taps are 0 to `layers`, the last of which is what leaves the last layer. devices: where
+    each of these taps lies. norm: f32[width] and eps, of the norm before the head.
     """
 
     embedding: Table
@@ -57,6 +59,7 @@ class Shared(NamedTuple):
     layers: int
     vocabulary: int
     devices: tuple[Device, ...] = ()
+    norm: tuple[NDArray[np.float32], float] | None = None
 
 
 class Model(Protocol):

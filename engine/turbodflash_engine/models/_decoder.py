@@ -87,8 +87,8 @@ class Decoder:
             raise ValueError(f"a token lies outside of 0 to {self.vocabulary - 1}")
         if not 0 <= logits <= len(tokens):
             raise ValueError(f"cannot give logits of {logits} rows out of {len(tokens)}")
-        if not all(tap in self._layers for tap in taps):
-            raise ValueError(f"taps {taps} are not all layers of 0 to {self._layers[-1]}")
+        if not all(0 <= tap <= len(self._layers) for tap in taps):
+            raise ValueError(f"taps {taps} are not all layers of 0 to {len(self._layers)}")
 
 
 def _places(start: int, rows: int, parents: Sequence[int] | None) -> Sequence[NDArray[np.int32]]:

@@ -223,17 +223,22 @@ def _delta_net(
 def _block(
     device: Device, tensors: Tensors, config: HybridConfig, index: int, mixer: Block
 ) -> Block:
-    shape, eps = config.ffn[index], config.eps
-    ffn: Callable[[Array], Array]
-    if isinstance(shape, MoeShape):
-        ffn = Moe(device, tensors, f"blk.{index}.", shape, eps=eps, activation="silu", norm=NORM)
-    else:
-        ffn = Mlp(device, tensors, f"blk.{index}.", shape, eps=eps, activation="silu", norm=NORM)
+    ffn = feed_forward(device, tensors, config, index)
 
     def block(x: Array, places: Places, last: int) -> Array:
         return ffn(mixer(x, places, last))
 
     return block
+
+
+def feed_forward(
+    device: Device, tensors: Tensors, config: HybridConfig, index: int
+) -> Callable[[Array], Array]:
+    """What follows attention, or a delta net, in a block: f32[n, width] -> f32[n, width]."""
+    prefix, shape, eps = f"blk.{index}.", config.ffn[index], config.eps
+    if isinstance(shape, MoeShape):
+        return Moe(device, tensors, prefix, shape, eps=eps, activation="silu", norm=NORM)
+    return Mlp(device, tensors, prefix, shape, eps=eps, activation="silu", norm=NORM)
 
 
 def _block_layout(config: HybridConfig, index: int, present: Container[str]) -> Layout:

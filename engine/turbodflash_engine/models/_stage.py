@@ -22,7 +22,7 @@ CHAIN, TREE = 1, 3
 class Shape(NamedTuple):
     """All of a pass that its ops depend on. logits: rows that the last block gives.
 
-    taps: layers whose inputs are asked for.
+    taps: layers whose inputs are asked for; the number of layers = what leaves the last one.
     """
 
     rows: int
@@ -84,11 +84,15 @@ class Stage:
         if self._accompany is not None:
             beside = self._accompany(given, x)
         places = places._replace(beside=beside)
-        taps = {}
+        taps, outputs = {}, self._final + 1
         for index, block in self._blocks.items():
             if index in shape.taps:
                 taps[index] = x
-            x = block(x, places, shape.logits if index == self._final else shape.rows)
+            few = index == self._final and outputs not in shape.taps
+            x = block(x, places, shape.logits if few else shape.rows)
+            if index == self._final and not few:
+                taps[outputs] = x
+                x = x[shape.rows - shape.logits :]
         return Passed(self._end(x), taps, beside)
 
 

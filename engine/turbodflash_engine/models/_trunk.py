@@ -58,7 +58,8 @@ def trunk(
     """
     embedding = Table(tensors, EMBEDDING, config.width)
     head = Table(tensors, HEAD, config.width) if HEAD in tensors else embedding
-    norm = RmsNorm(placement.head.upload(tensors.vector(NORM)), config.eps)
+    weight = tensors.vector(NORM)
+    norm = RmsNorm(placement.head.upload(weight), config.eps)
     embed = placement.embedding.bind(
         "embed", table=embedding.on(placement.embedding), scale=embedding_scale
     )
@@ -74,7 +75,14 @@ def trunk(
         ),
         cache=cache,
         accompany=accompany,
-        shared=Shared(embedding, head, embedding_scale, *sizes, placement.layers),
+        shared=Shared(
+            embedding,
+            head,
+            embedding_scale,
+            *sizes,
+            devices=(*placement.layers, placement.layers[-1]),
+            norm=(weight, config.eps),
+        ),
         threads=threads,
     )
 

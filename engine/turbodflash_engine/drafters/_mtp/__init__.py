@@ -1,0 +1,1 @@
+"""What the MTP drafter is made of."""
