@@ -16,6 +16,8 @@ import pytest
 
 from tests.golden_files import GOLDEN
 from turbodflash_cli.bench_drafting import bench_prompts
+from turbodflash_engine.loading import load
+from turbodflash_engine.options import LoadOptions
 
 ROOT = Path(__file__).parents[1]
 
@@ -159,3 +161,17 @@ def test_a_plan_is_compared_with_what_is_taken(model):
     assert figures["tokens"] == 255
     assert figures["process"] > 0
     assert figures["planned"] > 4 * figures["tokens"]
+
+
+@pytest.mark.parametrize("architecture", ["qwen3moe", "qwen35moe"])
+def test_a_model_of_random_weights_is_a_model(architecture, tmp_path):
+    path = tmp_path / "random.gguf"
+    sizes = {"embedding_length": 256, "expert_feed_forward_length": 96, "expert_count": 12}
+    sizes |= {"vocab_size": 512, "attention.head_count": 4}
+    words = [word for key, value in sizes.items() for word in ("--set", f"{key}={value}")]
+    done = run("synthetic_model.py", str(path), "--arch", architecture, "--layers", "4", *words)
+    assert done.returncode == 0, done.stderr
+    loaded = load(LoadOptions(path, context=256, device="reference"))
+    assert loaded.info.architecture == architecture
+    logits = loaded.model(loaded.tokenizer.encode("any", add_special=True, parse_special=True))
+    assert 0.1 < logits.logits.std() < 10
