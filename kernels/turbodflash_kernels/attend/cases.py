@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -190,8 +190,13 @@ def is_quick(case: Case) -> bool:
     return case.rows * (case.block or case.tree or 1) * case.context * case.head_dim <= 410_000
 
 
+def alone(case: Case) -> Case:
+    """One block or tree, where the case has several of them."""
+    return replace(case, rows=1) if case.block or case.tree else case
+
+
 QUICK = [
-    *(case for case in [*CASES, *TYPE_CASES] if is_quick(case) and not case.ring),
+    *(alone(case) for case in [*CASES, *TYPE_CASES] if is_quick(case) and not case.ring),
     *(Case(rows, 300, 2, 1, 32, window=60, ring=128) for rows in (2, 34)),
     Case(1, 250, 2, 1, 32, "q8_0", window=40, ring=128, tree=5),
     Case(1, 250, 2, 1, 32, window=40, ring=128, sinks=True, block=8),
