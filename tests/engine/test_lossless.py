@@ -93,20 +93,22 @@ class Bench:
 
     device: Device
     model: Model
+    prompt: Sequence[int] = tuple(PROMPT)
+    chunk: int = 4
 
     def told(self, drafter: Drafter, options: SpecOptions, sample: SampleOptions) -> Told:
         """The answer, and the logits after it."""
         self.model.cache.truncate(0)
         drafter.truncate(0)
-        history = list(PROMPT)
-        reading = prefill(self.model, drafter, PROMPT, 4)
+        history = list(self.prompt)
+        reading = prefill(self.model, drafter, self.prompt, self.chunk)
         sampler = Sampler(sample, Vocabulary(), 1)
         seen = sampler.look(returned(reading))
         ending = Ending(Silent(), eog=(), left=TOKENS, limit="length")
         drafting = Drafting(drafter, options)
         steps = list(decode(self.model, drafting, sampler, ending, history, seen))
         last = self.model(history[-1:]).logits.copy()
-        return Told(history[len(PROMPT) :], last, steps)
+        return Told(history[len(self.prompt) :], last, steps)
 
     def check(self, drafter: Drafter, plain: dict[str, Told], **options: Any) -> None:
         """With this drafter both kinds of answers are, to the bit, those of plain decoding."""

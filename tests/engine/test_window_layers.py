@@ -12,14 +12,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.engine.test_lossless import Bench
 from tests.engine.tiny_models import all_rows, build, golden, path_of, tensors_of
 from tests.kernels.devices import PRESENT
 from turbodflash_engine import plugins
 from turbodflash_engine.cache import Cache, DenseLayer, KVShape, WindowLayer
+from turbodflash_engine.decode.loop import Step
+from turbodflash_engine.drafters._base import NoDrafter
+from turbodflash_engine.drafters.draft_model import DraftModel
 from turbodflash_engine.layers.rope import RopeOverrides
 from turbodflash_engine.loading import load
 from turbodflash_engine.models._base import CachePlan, Model
-from turbodflash_engine.options import LoadOptions
+from turbodflash_engine.options import LoadOptions, SampleOptions, SpecOptions
 from turbodflash_engine.sizing import layer_caches
 from turbodflash_kernels.device import Device, open_device
 from turbodflash_kernels.op import Rope
@@ -312,3 +316,26 @@ def test_what_a_failed_pass_may_have_overwritten_is_lost(name: str) -> None:
     assert pair.ring.seen() == pair.full.seen()
     pair.cut(50)
     assert pair.ring.seen() == pair.full.seen()
+
+
+@pytest.mark.parametrize("options", [{}, {"width": 3}, {"tree": 8}], ids=str)
+def test_drafts_change_no_bit_where_target_and_draft_have_turned_around(
+    options: dict[str, int],
+) -> None:
+    device = one_thread("cpu")
+    target, smaller = (
+        build(*tensors_of(name), device, positions=1024, kv="f16")
+        for name in ("gemma3", "gemma3-q5_1")
+    )
+    assert {type(layer) for layer in smaller.cache.layers} == {DenseLayer, WindowLayer}
+    bench, spec = Bench(device, target, prompt=text(700), chunk=300), SpecOptions(**options)  # type: ignore[arg-type]
+    draft = DraftModel(smaller, target.shared, spec)
+    steps: list[Step] = []
+    for temp in (0.0, 0.8, 3.0):  # the hotter, the more guesses are wrong
+        sample = SampleOptions(temp=temp, seed=1)
+        plain = bench.told(NoDrafter(), SpecOptions(), sample)
+        told = bench.told(draft, spec, sample)
+        assert told.tokens == plain.tokens
+        np.testing.assert_array_equal(told.last, plain.last)
+        steps += told.steps
+    assert 0 < sum(step.accepted for step in steps) < sum(step.drafted for step in steps)
