@@ -9,16 +9,18 @@ import pytest
 
 from tests.engine.test_session import end_of, text_of
 from tests.engine.tiny_models import all_rows, build, golden, made, path_of, tensors_of, tiny
-from turbodflash_engine.cache import RecurrentLayers
+from turbodflash_engine.cache import RecurrentLayers, state_bytes
 from turbodflash_engine.errors import BadModel, BadUsage
 from turbodflash_engine.layers.rope import RopeOverrides
 from turbodflash_engine.loading import load
 from turbodflash_engine.metadata import Metadata
+from turbodflash_engine.models._base import CachePlan
 from turbodflash_engine.models._hybrid import HybridConfig
 from turbodflash_engine.models._placement import Placement
 from turbodflash_engine.models.qwen35 import PLUGIN
 from turbodflash_engine.options import LoadOptions, SampleOptions, SayOptions, SpecOptions
 from turbodflash_engine.session import Session, open_session
+from turbodflash_engine.sizing import model_caches
 from turbodflash_kernels._reference import ReferenceDevice
 from turbodflash_kernels.device import open_device
 
@@ -95,6 +97,16 @@ def test_pairs_of_a_section_that_text_has_no_place_in_stand_still(
     np.testing.assert_array_equal(
         rope.inv_freq[rope.inv_freq > 0], plain.inv_freq[rope.inv_freq > 0]
     )
+
+
+def test_states_are_planned_as_they_are_whatever_the_context() -> None:
+    config = config_of()
+    caches = model_caches(config, CachePlan(4096, "f32", "f32"))
+    assert [cache.layer for cache in caches] == [3, 7, 0, 1, 2, 4, 5, 6]
+    assert [cache.kind for cache in caches] == ["all positions"] * 2 + ["recurrent"] * 6
+    states = caches[2:]
+    assert {cache.nbytes(256) for cache in states} == {cache.nbytes(1 << 20) for cache in states}
+    assert states[0].fixed == state_bytes(config.delta)
 
 
 # --- blocks behind the trunk ----------------------------------------------------------------------
