@@ -50,19 +50,19 @@ def marks(code: int) -> NDArray[np.uint64]:
 
 def fields(words: NDArray[Any], count: int, bits: int) -> NDArray[Any]:
     """The lowest `count` fields of each word: [rows, n] -> [rows, n * count], lowest first."""
-    shifts = (bits * np.arange(count)).astype(words.dtype)
+    found = np.empty((*words.shape, count), words.dtype)
     mask = words.dtype.type((1 << bits) - 1)
-    return ((words[:, :, None] >> shifts) & mask).reshape(len(words), -1)
+    for at in range(count):
+        np.bitwise_and(words >> words.dtype.type(bits * at), mask, out=found[:, :, at])
+    return found.reshape(len(words), -1)
 
 
-def even_signs(seven: NDArray[Any]) -> Bytes:
-    """Eight signs from seven bits: the last makes the number of negatives even."""
-    return _EVEN[seven]
-
-
-_SEVEN = np.arange(128, dtype=np.uint8)
-_ONES = np.unpackbits(_SEVEN[:, None], axis=1).sum(axis=1).astype(np.uint8)
-_EVEN = _SEVEN | ((_ONES & np.uint8(1)) << np.uint8(7))
+@cache
+def even_marks(code: int) -> NDArray[np.uint64]:
+    """For each seven bits, the marks of eight: the last makes the number of marks even."""
+    seven = np.arange(128, dtype=np.uint8)
+    ones = np.unpackbits(seven[:, None], axis=1).sum(axis=1).astype(np.uint8)
+    return marks(code)[seven | ((ones & np.uint8(1)) << np.uint8(7))]
 
 
 def odd(counts: NDArray[Any]) -> NDArray[np.int8]:

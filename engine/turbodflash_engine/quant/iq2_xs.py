@@ -5,11 +5,10 @@ import numpy as np
 from turbodflash_engine.quant._base import Bytes, WeightType, field, half
 from turbodflash_engine.quant._grids import (
     TWO_BIT_SIZES,
-    even_signs,
+    even_marks,
     fields,
     grid_format,
     joined,
-    marks,
     odd,
     points,
 )
@@ -23,7 +22,7 @@ def decode(raw: Bytes) -> Planar:
     chosen, signs = eights & np.uint16(511), eights >> np.uint16(9)
     return Planar(
         FORMAT,
-        joined(points("IQ2_XS", TWO_BIT_SIZES)[chosen], marks(4)[even_signs(signs)]),
+        joined(points("IQ2_XS", TWO_BIT_SIZES)[chosen], even_marks(4)[signs]),
         scale=odd(fields(field(raw, 74, at=66, nbytes=8), 2, 4)),
         super_scale=half(raw, 74, at=0),
     )

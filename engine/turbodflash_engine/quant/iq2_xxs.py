@@ -5,11 +5,10 @@ import numpy as np
 from turbodflash_engine.quant._base import Bytes, WeightType, field, half
 from turbodflash_engine.quant._grids import (
     TWO_BIT_SIZES,
-    even_signs,
+    even_marks,
     fields,
     grid_format,
     joined,
-    marks,
     odd,
     points,
 )
@@ -24,7 +23,7 @@ def decode(raw: Bytes) -> Planar:
     signs, scales = pairs[:, :, 1] & np.uint32(0x0FFFFFFF), pairs[:, :, 1] >> np.uint32(28)
     return Planar(
         FORMAT,
-        joined(points("IQ2_XXS", TWO_BIT_SIZES)[chosen], marks(4)[even_signs(fields(signs, 4, 7))]),
+        joined(points("IQ2_XXS", TWO_BIT_SIZES)[chosen], even_marks(4)[fields(signs, 4, 7)]),
         scale=odd(scales),
         super_scale=half(raw, 66, at=0),
     )

@@ -4,11 +4,10 @@ import numpy as np
 
 from turbodflash_engine.quant._base import Bytes, WeightType, field, half
 from turbodflash_engine.quant._grids import (
-    even_signs,
+    even_marks,
     fields,
     grid_format,
     joined,
-    marks,
     odd,
     points,
 )
@@ -25,7 +24,7 @@ def decode(raw: Bytes) -> Planar:
         FORMAT,
         joined(
             points("IQ3_XXS", SIZES)[field(raw, 98, at=2, nbytes=64)],
-            marks(8)[even_signs(fields(signs, 4, 7))],
+            even_marks(8)[fields(signs, 4, 7)],
         ),
         scale=odd(scales),
         super_scale=half(raw, 98, at=0),
