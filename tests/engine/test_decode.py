@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from tests.engine.toy import BOS, VOCAB, ScriptedDrafter, ToyModel, ToyTokenizer
 from turbodflash_engine.decode import Drafting, Ending, StopStrings, decode, prefill
+from turbodflash_engine.decode.prefill import _parts
 from turbodflash_engine.drafters._base import Drafter, NoDrafter
 from turbodflash_engine.options import SampleOptions, SpecOptions
 from turbodflash_engine.sampling import Sampler
@@ -277,3 +278,14 @@ def test_penalties_count_the_tokens_before_a_drafted_one() -> None:
     plain = Run(options)
     assert len(set(plain.tokens)) == len(plain.tokens)
     assert Run(options, right(plain.tokens, 6)).tokens == plain.tokens
+
+
+@given(st.integers(1, 400), st.integers(1, 200))
+def test_the_last_of_long_passes_is_not_short(total: int, chunk: int) -> None:
+    parts = list(_parts(total, chunk))
+    assert [start for start, _ in parts] == [0, *(end for _, end in parts[:-1])]
+    assert parts[-1][1] == total
+    sizes = [end - start for start, end in parts]
+    assert len(sizes) == -(-total // chunk)
+    assert all(1 <= size <= chunk for size in sizes)
+    assert chunk < 64 or len(sizes) == 1 or sizes[-1] >= 32

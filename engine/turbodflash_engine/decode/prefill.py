@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterator, Sequence
+from itertools import pairwise
 
 from turbodflash_engine.decode.target import Output, Target
 from turbodflash_engine.drafters._base import Drafter
 from turbodflash_engine.events import Progress
+
+LAST = 32
+"""Tokens in the last of several passes, at least: caches that cannot be cut anywhere can be cut in
+what they read last."""
 
 
 def prefill(
@@ -18,9 +23,8 @@ def prefill(
     with the passes that are complete.
     """
     total = len(tokens)
-    for start in range(0, total, chunk):
-        part = tokens[start : start + chunk]
-        end = start + len(part)
+    for start, end in _parts(total, chunk):
+        part = tokens[start:end]
         at = model.cache.length
         with model.cache.trial() as trial:
             output = model(part, logits=1 if end == total else 0, taps=drafter.taps)
@@ -30,3 +34,11 @@ def prefill(
             yield Progress("prompt", end, total, "tokens")
     model.cache.checkpoint()
     return output
+
+
+def _parts(total: int, chunk: int) -> Iterator[tuple[int, int]]:
+    """Beginnings and ends of passes; the last is not a short one if others are much longer."""
+    cuts = [*range(0, total, chunk), total]
+    if len(cuts) > 2 and chunk >= 2 * LAST:
+        cuts[-2] = min(cuts[-2], total - LAST)
+    return pairwise(cuts)
