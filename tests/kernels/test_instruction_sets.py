@@ -15,8 +15,17 @@ from turbodflash_kernels._cpu import codes, emit, isa, machines
 from turbodflash_kernels._cpu.device import CpuDevice
 from turbodflash_kernels.cases import FORMATS, normal, random_part
 from turbodflash_kernels.errors import NoDevice
+from turbodflash_kernels.planar import Format
 
-QUANTISED = [name for name, fmt in FORMATS.items() if not fmt.dense]
+
+def integers(fmt: Format) -> tuple[int, int, int, bool, bool]:
+    """What decides the integer part of a product; scales come after it, alike on all levels."""
+    return fmt.bits, fmt.block, fmt.zero, bool(fmt.table), fmt.affine
+
+
+QUANTISED = {
+    integers(fmt): name for name, fmt in reversed(FORMATS.items()) if not fmt.dense
+}.values()
 ROWS, COLS, PASSES = 40, 512, (1, 2, 7)
 
 
