@@ -26,6 +26,8 @@ from turbodflash_engine.sampling import Sampler
 from turbodflash_kernels._gpu.device import FEW_ROWS, GpuDevice
 
 STEPS = 2
+FAMILIES = ("gemma3", "gemma4moe", "qwen35moe")  # with them every op and every kind of layer
+BEGINNING = 2  # tokens of a first pass
 PAIRS = ("dflash--qwen3", "dflash2--qwen3", "dspark--qwen3", "eagle3--qwen3")
 PROMPT = [7, 300, 301, 302]
 SAMPLING = (SampleOptions(temp=0), SampleOptions(temp=0.8))
@@ -51,6 +53,20 @@ def test_a_model_has_the_recorded_numbers(name: str) -> None:
         assert largest.ids.tolist() == [[said[step + 1]]]
         expected = recorded["decode_logits"][step]
         np.testing.assert_allclose(output.logits[0], expected, rtol=0, atol=atol)
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_so_have_models_of_other_layers_for_a_few_tokens(name: str) -> None:
+    recorded, device = golden(name), GpuDevice.open()
+    device.record = again = Again()
+    model, tokens = tiny(name, device), recorded["tokens"].tolist()
+    logits = [model(tokens[:BEGINNING], BEGINNING).logits]
+    for at in range(BEGINNING, BEGINNING + 2):  # launched one by one, then recorded
+        logits.append(model(tokens[at : at + 1]).logits.copy())
+    found = np.concatenate(logits)
+    expected = recorded["logits"][: len(found)]
+    np.testing.assert_allclose(found, expected, rtol=0, atol=recorded["atol"])
+    assert again.recorded
 
 
 @pytest.mark.parametrize("pair", PAIRS)

@@ -313,7 +313,8 @@ def bind(
     eps: float,
 ) -> Callable[..., Array]:
     shape = state.shape
-    heads, dim, waits = shape.value_heads, shape.head_dim, min(state.room, MOST_WAITING)
+    heads, dim = shape.value_heads, shape.head_dim
+    waits = 1 if device.interprets else min(state.room, MOST_WAITING)  # what idles costs time, too
     columns = INTERPRETED_COLUMNS if device.interprets else COLUMNS
     parts = triton.cdiv(dim, columns)
     counters = device.counters.take(heads * CHUNKS)
