@@ -114,6 +114,19 @@ def test_a_llama_of_equal_experts_is_a_dense_one(device: str) -> None:
     np.testing.assert_allclose(found, logits(metadata, dense, device), atol=2e-4)
 
 
+def test_the_scale_of_an_only_expert_is_taken_once() -> None:
+    metadata, tensors = tensors_of("qwen3moe")
+    metadata = changed(metadata, expert_count=1, expert_used_count=1)
+    for name in [name for name in tensors if "_exps" in name]:
+        tensors = with_(tensors, name, values(tensors[name])[:1])
+    for name in [name for name in tensors if "gate_inp" in name]:
+        tensors = with_(tensors, name, values(tensors[name])[:1])
+    name = "blk.1.ffn_down_exps"
+    scaled = with_(tensors, f"{name}.weight", values(tensors[f"{name}.weight"]) * np.float32(2))
+    beside = with_(tensors, f"{name}.scale", np.full(1, 2, np.float32))
+    np.testing.assert_allclose(logits(metadata, beside), logits(metadata, scaled), atol=1e-5)
+
+
 @pytest.mark.parametrize(
     ("keys", "message"),
     [

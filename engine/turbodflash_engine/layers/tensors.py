@@ -195,8 +195,8 @@ class Tensors:
     def _factor(self, name: str) -> float:
         """The scale that stands beside a matrix as one number."""
         beside = f"{_stem(name)}{SCALE}"
-        if beside == name or beside not in self or self.shape(beside) != (1,):
-            return 1.0
+        if len(self.shape(name)) != 2 or beside not in self or self.shape(beside) != (1,):
+            return 1.0  # experts have one each, even if there is one expert
         return float(self.vector(beside)[0])
 
     def _check_type(self, info: Info, ids: bool) -> None:
