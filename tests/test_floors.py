@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 
 import turbodflash_engine
+from tests.golden_files import unpacked
+from turbodflash_engine import plugins
 
 ROOT = Path(__file__).parents[1]
 
@@ -51,6 +53,8 @@ ENGINE = (  # lowest first; a part may import itself and what stands in a row be
     {"doctor"},
 )
 ROW = {part: row for row, parts in enumerate(ENGINE) for part in parts}
+
+MEMBERS = [(f, name) for f in ("models", "drafters") for name in plugins.names(f)]
 
 HEAVY = {
     *("numpy", "numba", "llvmlite", "torch", "triton", "gguf", "tokenizers", "jinja2"),
@@ -193,6 +197,22 @@ def test_a_room_is_one_place(path, room, expected):
     ],
 )
 def test_what_is_light_loads_nothing_heavy(script, does):
+    said, modules = loaded_by(script)
+    assert does.lower() in said.lower()
+    assert "turbodflash_engine" in modules
+    assert not HEAVY & modules
+
+
+def test_a_start_loads_no_other_architecture_and_no_drafter(tmp_path):
+    model = unpacked("tiny-llama", tmp_path)
+    argv = ["-m", str(model), "-dev", "reference", "-no-cnv", "-p", "a", "-n", "2", "-c", "64"]
+    _, modules = loaded_by(f"from turbodflash_cli.app import main; assert main({argv}) == 0")
+    names = {f"turbodflash_engine.{family}.{name}" for family, name in MEMBERS}
+    assert modules & names == {"turbodflash_engine.models.llama"}
+
+
+def loaded_by(script: str) -> tuple[str, set[str]]:
+    """What a script prints, and all modules that are there in the end."""
     listing = "import sys; print(*sys.modules, file=sys.stderr)"
     path = os.pathsep.join(str(ROOT / folder) for folder in (".", "engine", "kernels"))
     done = subprocess.run(
@@ -202,6 +222,4 @@ def test_what_is_light_loads_nothing_heavy(script, does):
         text=True,
         check=True,
     )
-    assert does.lower() in done.stdout.lower()
-    assert "turbodflash_engine" in done.stderr.split()
-    assert not HEAVY & set(done.stderr.split())
+    return done.stdout, set(done.stderr.split())

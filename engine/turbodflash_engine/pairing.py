@@ -106,9 +106,11 @@ def open_draft(options: SpecOptions, loaded: Callable[[int], None]) -> DraftFile
 
 def own_type(options: SpecOptions) -> str | None:
     """The type of a draft that the model's own file is asked for; None if it is not."""
-    kinds = {_type(name): kind for name, kind in _file_kinds().items()}
-    own = (name for name in options.types if name in kinds and kinds[name].within)
-    return next(own, None) if options.model is None else None
+    if options.model is not None:
+        return None
+    kinds = ((name, plugins.find("drafters", _module(name))) for name in options.types)
+    own = (name for name, kind in kinds if isinstance(kind, FileKind) and kind.within)
+    return next(own, None)
 
 
 def own_draft(file: GgufFile, type: str, loaded: Callable[[int], None]) -> DraftFile:
