@@ -1,9 +1,10 @@
 """What every kernel is compiled to for cards that are not here, as a table.
 
-    python examples/gpu_kernels.py [90 120]
+    python examples/gpu_kernels.py [90 120] [attend moe]
 
-Per card: the most registers a thread takes, and the most kilobytes a block shares, of all that the
-ops' cases launch. Ends with 1 if anything spills. Needs no card: torch and Triton are enough.
+Of all cards and ops if none is named; per card the most registers a thread takes, and the most
+kilobytes a block shares, of all that the ops' cases launch. Ends with 1 if anything spills. Needs
+no card: torch and Triton are enough.
 """
 
 from __future__ import annotations
@@ -17,9 +18,11 @@ from turbodflash_kernels._gpu.ahead import Compiled, compile_ops
 CAPABILITIES = (80, 86, 89, 90, 100, 120)
 
 
-def main(capabilities: list[int]) -> int:
+def main(arguments: list[str]) -> int:
+    capabilities = [int(word) for word in arguments if word.isdecimal()] or list(CAPABILITIES)
+    ops = [word for word in arguments if not word.isdecimal()] or every_op()
     found: dict[tuple[str, str], dict[int, list[Compiled]]] = {}
-    for kernel in compile_ops(every_op(), capabilities):
+    for kernel in compile_ops(ops, capabilities):
         name = kernel.launch.partition("(")[0].lstrip("_")
         found.setdefault((kernel.op, name), {}).setdefault(kernel.capability, []).append(kernel)
     print(f"| op | kernel | {' | '.join(f'sm_{c}' for c in capabilities)} |")
@@ -43,4 +46,4 @@ def cell(kernels: Iterable[Compiled]) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main([int(argument) for argument in sys.argv[1:]] or list(CAPABILITIES)))
+    sys.exit(main(sys.argv[1:]))

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.engine.tiny_models import path_of
+from tests.engine.tiny_models import config_of, path_of
 from turbodflash_engine.errors import Unknown
 from turbodflash_engine.options import LoadOptions, SpecOptions
 from turbodflash_engine.quant import weight_type
@@ -254,3 +254,26 @@ def test_of_a_mixture_a_pass_of_one_row_reads_the_experts_that_it_uses() -> None
     experts = sum(size for name, size in read.items() if "_exps" in name)
     assert found.depths[0].step.nbytes == sum(read.values()) - experts * 6 / 8
     assert found.parameters == (sum(read.values()) + 4 * tensors["token_embd.weight"].elements) / 4
+
+
+def test_of_a_recurrent_layer_a_pass_reads_and_writes_its_memory_at_any_depth() -> None:
+    found = predict_file(LoadOptions(path_of("qwen35")), "rtx4090")
+    config = config_of("qwen35")
+    memory = len(config.recurrent) * config.delta.nbytes
+    tensors = _tensors("qwen35").items()
+    matrices = sum(4 * info.elements for name, info in tensors if len(info.shape) > 1)
+    looked_up = 4 * _tensors("qwen35")["token_embd.weight"].elements
+    tied = "output.weight" not in dict(tensors)
+    assert found.depths[0].step.nbytes == matrices - (0 if tied else looked_up) + 2 * memory
+
+
+def test_layers_of_a_window_read_no_more_than_that() -> None:
+    depths = predict_file(LoadOptions(path_of("gemma3")), "rtx4090").depths
+    far = max(depths)
+    shapes = config_of("gemma3").kv_shapes
+    grown = depths[far].step.nbytes - depths[0].step.nbytes
+    expected = sum(
+        2 * 2 * shape.kv_heads * shape.key_dim * (min(far, shape.window) if shape.window else far)
+        for shape in shapes
+    )
+    assert grown == pytest.approx(expected)

@@ -7,6 +7,7 @@ from typing import Any
 
 from turbodflash_engine.roofline.shapes import (
     ATTENTION_LAUNCHES,
+    DELTA_LAUNCHES,
     END_LAUNCHES,
     EXPERT_LAUNCHES,
     MLP_LAUNCHES,
@@ -18,7 +19,6 @@ from turbodflash_engine.roofline.shapes import (
 
 Data = Mapping[str, Any]
 
-DELTA_LAUNCHES = 4  # projections; convolution and rule; gated norm; output
 F32 = 4
 CONVOLVED = 3  # inputs that a delta layer remembers for its convolution
 

@@ -7,12 +7,14 @@ from math import prod
 
 from turbodflash_engine.cache import KVShape
 from turbodflash_engine.gguf import TensorInfo
+from turbodflash_engine.layers.delta_net import delta_shape
 from turbodflash_engine.layers.tensors import ID_TYPES
 from turbodflash_engine.models._base import Config
 from turbodflash_engine.opening import Files, Found
 from turbodflash_engine.pairing import DraftFile
 from turbodflash_engine.roofline.shapes import (
     ATTENTION_LAUNCHES,
+    DELTA_LAUNCHES,
     END_LAUNCHES,
     EXPERT_LAUNCHES,
     MLP_LAUNCHES,
@@ -35,16 +37,23 @@ def file_shape(found: Found) -> Shape:
     inner = [info for name, info in tensors.items() if name not in (EMBEDDING, HEAD)]
     numbers = _numbers(info for info in inner if EXPERTS not in info.name)
     experts = _experts(found, [info for info in inner if EXPERTS in info.name])
+    recurrent = len(found.config.state_bytes)
+    layers = found.config.layers * (LAYER_LAUNCHES + EXPERT_LAUNCHES * bool(experts))
     return Shape(
         name=found.file.metadata.get("general.name", "") or found.file.path.stem,
         matrices=together(*numbers, _number(head)),
         attending=_attending(found.config),
-        launches=END_LAUNCHES
-        + found.config.layers * (LAYER_LAUNCHES + EXPERT_LAUNCHES * bool(experts)),
+        launches=END_LAUNCHES + layers + recurrent * (DELTA_LAUNCHES - ATTENTION_LAUNCHES),
         experts=experts,
         head=float(prod(head.shape)),
         looked_up=float(prod(tensors[EMBEDDING].shape)) if HEAD in tensors else 0.0,
+        state=float(recurrent * _state(found)) if recurrent else 0.0,
     )
+
+
+def _state(found: Found) -> int:
+    """Bytes that a recurrent layer reads in a pass, and writes."""
+    return delta_shape(found.file.metadata.for_architecture()).nbytes
 
 
 def _experts(found: Found, infos: list[TensorInfo]) -> Experts | None:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 ATTENTION_LAUNCHES = 5  # q, k and v; rotate and store; sums over keys; their total; output
+DELTA_LAUNCHES = 4  # projections; what rows say; the rule, norm and gate; output
 MLP_LAUNCHES = 2  # gate and up; down
 EXPERT_LAUNCHES = 4  # route; gate and up; down; sum
 END_LAUNCHES = 4  # embedding, head, sampling, counting
