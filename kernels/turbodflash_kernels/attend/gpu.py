@@ -289,6 +289,7 @@ def bind(
     stored = {"K": kv.k.kind, "K_DIM": kv.k.dim, "V": kv.v.kind, "V_DIM": v_dim}
     shape = {**stored, "GROUP": group, "WINDOWED": window > 0, "RING": kv.ring}
     prompt_tile = tile_of_prompts(kv, device.card.capability)
+    parts_at_once = 8 if v_dim <= 256 else 4  # of 512 numbers registers hold no more
     launch, see_all = device.launch, {"SEE_ALL": not causal}
     base2 = scale * LOG2_E
     merging = {
@@ -333,7 +334,7 @@ def bind(
         launch(
             merge, (-(-n * heads // merged),), partials, peaks, positions, n, window, parts,
             q if sinks is None else sinks, out, **merging, **see_all, ROWS=merged,
-            SPLIT=span if few else 0, PARTS=8 if few else 1, warps=4, stages=1,
+            SPLIT=span if few else 0, PARTS=parts_at_once if few else 1, warps=4, stages=1,
         )  # fmt: skip
         return out
 

@@ -100,12 +100,13 @@ def _task(begins, EXPERTS: tl.constexpr, BLOCK: tl.constexpr, BM: tl.constexpr):
 
 @triton.jit
 def _put(
-    acc, order, i_pair, m_inside, i_n, n_inside, column, expert, units, unit, scale,
+    acc, pair, order, i_pair, m_inside, i_n, n_inside, column, expert, units, unit, scale,
     out, out_stride, EACH: tl.constexpr,
 ):  # fmt: skip
     """acc [BM, BN], out of units, goes to its pairs' rows of out."""
-    # loaded again, another way, so that no register holds it for the length of the product
-    pair = tl.load(order + i_pair, mask=m_inside, other=0, cache_modifier=".cg")
+    if acc.shape[0] > 16:
+        # loaded again, another way, so that no registers hold it for the length of the product
+        pair = tl.load(order + i_pair, mask=m_inside, other=0, cache_modifier=".cg")
     source = pair // EACH
     acc *= tl.load(units + source, mask=m_inside, other=0.0)[:, None]
     acc *= tl.load(unit + i_n, mask=n_inside, other=0.0)[None, :]
@@ -143,8 +144,8 @@ def product(
             scales, i_n, n_inside[:, None], sub_tiles, 0, turns, False, UNROLL, INPUTS, SCALES,
             BITS, BLOCK, ZERO, AFFINE, TABLE, PTX,
         )  # fmt: skip
-        _put(acc, order, i_pair, m_inside, i_n, n_inside, column, expert, units, unit, scale, out,
-             out_stride, EACH)  # fmt: skip
+        _put(acc, pair, order, i_pair, m_inside, i_n, n_inside, column, expert, units, unit, scale,
+             out, out_stride, EACH)  # fmt: skip
 
 
 @triton.jit
@@ -168,8 +169,8 @@ def product_dense(
             acc, x + source.to(tl.int64)[:, None] * x_stride, m_inside[:, None],
             values + i_n.to(tl.int64)[:, None] * x_stride, n_inside[:, None], 0, turns, False, BK,
         )  # fmt: skip
-        _put(acc, order, i_pair, m_inside, i_n, n_inside, column, expert, units, unit, scale, out,
-             out_stride, EACH)  # fmt: skip
+        _put(acc, pair, order, i_pair, m_inside, i_n, n_inside, column, expert, units, unit, scale,
+             out, out_stride, EACH)  # fmt: skip
 
 
 @triton.jit
