@@ -31,7 +31,9 @@ PROMPTS = [
     (pair, run["prompt_name"])
     for pair in PAIRS
     for run in runs(pair)
-    if f"{run['prompt_name']}_n{run['n_max']}_call0" in recorded(pair) and run["p_min"] == 0
+    if pair.startswith(("dflash", "dspark"))  # others have no logits of whole blocks
+    and f"{run['prompt_name']}_n{run['n_max']}_call0" in recorded(pair)
+    and run["p_min"] == 0
 ]
 
 

@@ -20,7 +20,7 @@ from turbodflash_engine.drafters.eagle3 import Eagle3
 from turbodflash_engine.errors import BadModel
 from turbodflash_engine.events import Finished, Text, Verified
 from turbodflash_engine.metadata import Metadata
-from turbodflash_engine.models import _dense
+from turbodflash_engine.models import _trunk
 from turbodflash_engine.models._base import Model, Shared
 from turbodflash_engine.options import (
     LoadOptions,
@@ -211,9 +211,10 @@ def test_a_person_is_told_where_the_scale_of_embeddings_is_missing(
     assert notes(shared) == notes(scaling, V1, {"dflash.embedding_scale": 8.0}) == ()
     assert notes(scaling, V1, {}, own) == ()
 
-    monkeypatch.setattr(
-        _dense, "Shared", lambda *parts: Shared(*parts)._replace(embedding_scale=8.0)
-    )
+    def scaled(*parts: Any, **named: Any) -> Shared:
+        return Shared(*parts, **named)._replace(embedding_scale=8.0)
+
+    monkeypatch.setattr(_trunk, "Shared", scaled)
     assert "embeddings by 8" in session_of(V1).info.notes[-1]
 
 
