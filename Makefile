@@ -10,6 +10,7 @@ DEMO_PROMPT := Write a quicksort algorithm in Python. Write code only.
 help:
 	@echo "make demo    install the program and answer one prompt with the default model"
 	@echo "make test    install everything and run the tests"
+	@echo "make test-gpu  all recorded numbers by interpreted kernels of a GPU; it takes hours"
 	@echo "make check   formatting, lint, types, floors"
 	@echo "make bench   measure this machine and the default model on it"
 	@echo "make setup   install for development;  make clean  forget the installation"

@@ -30,7 +30,8 @@ def streamed(
     i_tile = (i_n // 32).to(tl.int64) * sub_tiles + first * UNROLL
     i_row = i_n % 32
     i_16 = tl.arange(0, 16)[None, :]
-    p_x += first * (UNROLL * INPUTS) + tl.arange(0, 32)[None, :]
+    # with += instead, registers spill at six bits on sm_80 and sm_100
+    p_x = p_x + first * (UNROLL * INPUTS) + tl.arange(0, 32)[None, :]
     p_words = words + (i_tile * 512 + i_row * 16)[:, None] + i_16
     p_high = p_words
     if high is not None:  # tiles of 256 inputs

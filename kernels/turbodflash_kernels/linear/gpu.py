@@ -15,12 +15,11 @@ import numpy as np
 import triton
 import triton.language as tl
 
-from turbodflash_kernels._gpu import layout
 from turbodflash_kernels._gpu.activations import Prepared, prepare
 from turbodflash_kernels._gpu.device import FEW_ROWS, GpuDevice
 from turbodflash_kernels._gpu.epilogue import finish
+from turbodflash_kernels._gpu.streams import stream_of, streamed, streamed_dense
 from turbodflash_kernels._gpu.tiles import segment_of, tile_for, tiles_of
-from turbodflash_kernels._gpu.unpack import decoded
 from turbodflash_kernels.op import Prologue
 
 if TYPE_CHECKING:
@@ -73,54 +72,12 @@ def _product(
     n_inside = (i_n < (columns + 31) // 32 * 32)[:, None]
     first = tl.program_id(2) * turns_each
     last = tl.minimum(first + turns_each, turns)
-    i_tile = (i_n // 32).to(tl.int64) * sub_tiles + first * UNROLL
-    i_row = i_n % 32
-    i_16 = tl.arange(0, 16)[None, :]
-    p_x = x + i_m[:, None] * x_stride + first * (UNROLL * INPUTS) + tl.arange(0, 32)[None, :]
-    p_words = words + (i_tile * 512 + i_row * 16)[:, None] + i_16
-    p_high = p_words
-    if high is not None:  # tiles of 256 inputs
-        p_high = high + (i_tile * (INPUTS * 2) + i_row * 16)[:, None] + i_16
-    # wider tiles of scales would go through shared memory
-    PIECE: tl.constexpr = min(SCALES, 4)
-    SCALES_EACH: tl.constexpr = INPUTS // 32 * PIECE // SCALES
-    p_scales = scales + (i_tile * (32 * SCALES) + i_row * SCALES)[:, None]
-    p_scales += tl.arange(0, PIECE)[None, :]
-
+    p_x = x + i_m[:, None] * x_stride
     acc = tl.zeros((BN, BM) if WEIGHTS_FIRST else (BM, BN), tl.float32)
-    for _ in range(first, last):
-        for u in tl.static_range(UNROLL):
-            b_words = tl.load(p_words + u * 512, mask=n_inside, other=0)
-            b_high = b_words
-            if high is not None:
-                b_high = tl.load(p_high + u * INPUTS // 256 * 512, mask=n_inside, other=0)
-            for p in tl.static_range(INPUTS // 32):
-                if p % SCALES_EACH == 0:
-                    i_piece = u * 32 * SCALES + p // SCALES_EACH * PIECE
-                    b_scales = tl.load(p_scales + i_piece, mask=n_inside, other=0)
-                b_w = decoded(
-                    b_words,
-                    b_high,
-                    b_scales,
-                    u * INPUTS % 256 // INPUTS,
-                    p,
-                    p % SCALES_EACH,
-                    BITS,
-                    BLOCK,
-                    ZERO,
-                    AFFINE,
-                    TABLE,
-                    PTX,
-                )
-                b_x = tl.load(p_x + (u * INPUTS + p * 32), mask=m_inside, other=0.0)
-                if WEIGHTS_FIRST:
-                    acc = tl.dot(b_w, tl.trans(b_x), acc)
-                else:
-                    acc = tl.dot(b_x, tl.trans(b_w), acc)
-        p_x += UNROLL * INPUTS
-        p_words += UNROLL * 512
-        p_high += UNROLL * INPUTS * 2
-        p_scales += UNROLL * 32 * SCALES
+    acc = streamed(
+        acc, p_x, m_inside, words, high, scales, i_n, n_inside, sub_tiles, first, last,
+        WEIGHTS_FIRST, UNROLL, INPUTS, SCALES, BITS, BLOCK, ZERO, AFFINE, TABLE, PTX,
+    )  # fmt: skip
     if WEIGHTS_FIRST:
         acc = tl.trans(acc)
     finish(
@@ -171,19 +128,11 @@ def _product_dense(
     last = tl.minimum(first + turns_each, turns)
     m_inside, n_inside = (i_m < n)[:, None], (i_n < columns)[:, None]
     i_m = i_m.to(tl.int64)
-    i_k = first * BK + tl.arange(0, BK)[None, :]
-    p_x = x + i_m[:, None] * x_stride + i_k
-    p_w = values + i_n.to(tl.int64)[:, None] * x_stride + i_k
     acc = tl.zeros((BN, BM) if WEIGHTS_FIRST else (BM, BN), tl.float32)
-    for _ in range(first, last):
-        b_x = tl.load(p_x, mask=m_inside, other=0.0)
-        b_w = tl.load(p_w, mask=n_inside, other=0.0)
-        if WEIGHTS_FIRST:
-            acc = tl.dot(b_w, tl.trans(b_x), acc, input_precision="tf32x3")
-        else:
-            acc = tl.dot(b_x, tl.trans(b_w), acc, input_precision="tf32x3")
-        p_x += BK
-        p_w += BK
+    acc = streamed_dense(
+        acc, x + i_m[:, None] * x_stride, m_inside, values + i_n.to(tl.int64)[:, None] * x_stride,
+        n_inside, first, last, WEIGHTS_FIRST, BK,
+    )  # fmt: skip
     if WEIGHTS_FIRST:
         acc = tl.trans(acc)
     finish(
@@ -242,7 +191,8 @@ class _Product:
         self.halves = self.part.format.dense != "f32"
         blocks = triton.cdiv(self.part.rows, tiles_of(device).narrow.columns)
         self.counters = device.counters.take(blocks)
-        self.kernel, self.arrays, self.step, self.constants = _kernel(device, self.part)
+        self.kernel: Any = _product_dense if self.part.format.dense else _product
+        self.arrays, self.step, self.constants = stream_of(device, self.part)
 
     def __call__(
         self,
@@ -290,27 +240,3 @@ class _Product:
             WEIGHTS_FIRST=n > FEW_ROWS,
             **self.constants,
         )
-
-
-def _kernel(
-    device: GpuDevice, part: PackedPart
-) -> tuple[Any, tuple[Any, ...], int, dict[str, Any]]:
-    """The kernel, its arrays of weights, the inputs of a turn, and its constants."""
-    format, arrays = part.format, part.arrays
-    if format.dense:
-        step = 32 if format.dense == "f32" else 64
-        return _product_dense, (arrays.values,), step, {"BK": step}
-    shape = layout.coding(format)
-    unroll = max(1, (256 if part.inputs % 256 == 0 else 128) // shape.inputs)
-    constants = {
-        "UNROLL": unroll,
-        "INPUTS": shape.inputs,
-        "SCALES": shape.scales,
-        "BITS": format.bits,
-        "BLOCK": format.block,
-        "ZERO": format.zero,
-        "AFFINE": format.affine,
-        "TABLE": layout.table_words(format),
-        "PTX": device.place.type != "cpu",
-    }
-    return _product, (arrays.words, arrays.high, arrays.scales), unroll * shape.inputs, constants
