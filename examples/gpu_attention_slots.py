@@ -13,7 +13,7 @@ import sys
 
 os.environ.pop("TRITON_INTERPRET", None)  # a process that interprets compiles nothing
 
-from turbodflash_kernels._gpu.ahead import compile_one
+from turbodflash_kernels._gpu.ahead import compile_launches
 from turbodflash_kernels._gpu.device import GpuDevice
 from turbodflash_kernels.attend.cases import Case
 
@@ -35,7 +35,8 @@ def line_of(type: str, rows: int, capability: int) -> str:
     case = Case(rows, 64, HEADS, KV_HEADS, HEAD_DIM, type)
     case.bind(device)(case.inputs(rows))
     launch = next(found for found in recorder.launches if found.kernel.fn.__name__ == "split")
-    kernel, constants = compile_one("attend", launch, capability), dict(launch.constants)
+    (kernel,) = compile_launches("attend", [launch], capability)
+    constants = dict(launch.constants)
     numbers = constants["KEYS"] * (constants["K_DIM"] + constants["V_DIM"])
     slots = kernel.product.slots * 32 * kernel.warps / numbers
     return (

@@ -13,7 +13,7 @@ import sys
 
 os.environ.pop("TRITON_INTERPRET", None)  # a process that interprets compiles nothing
 
-from turbodflash_kernels._gpu.ahead import compile_one
+from turbodflash_kernels._gpu.ahead import compile_launches
 from turbodflash_kernels._gpu.device import GpuDevice
 from turbodflash_kernels._gpu.launching import Recorded
 from turbodflash_kernels.linear.cases import K4, K5, K6, one
@@ -29,7 +29,7 @@ def main(capabilities: list[int]) -> None:
         for rows in ROWS:
             for capability in capabilities:
                 launch = product(format, rows, capability)
-                kernel = compile_one("linear", launch, capability)
+                (kernel,) = compile_launches("linear", [launch], capability)
                 slots = kernel.loop.slots * 32 * kernel.warps / weights_of_a_turn(launch)
                 print(
                     f"{format:20} {rows:4} sm_{capability:<3} {slots:6.2f} "

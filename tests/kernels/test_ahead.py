@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 
 import pytest
 
 from turbodflash_kernels import every_op
-from turbodflash_kernels._gpu.ahead import Code, Compiled, compile_op, compilers, longest_loop
+from turbodflash_kernels._gpu.ahead import Compiled, compile_op, compilers
+from turbodflash_kernels._gpu.machine_code import Code, longest_loop, read, whole
 
 HALVES = {80: 0, 86: 1, 89: 0, 90: 1, 100: 0, 120: 1}
 """Of generations that follow each other one takes the even kernels and one the odd ones: each is
@@ -52,22 +54,18 @@ def of(kernel: Compiled) -> list[str]:
     return [fault for fault, is_so in wrong.items() if is_so]
 
 
-LOOP = """
-.text.kernel:
-        /*0000*/                   S2R R0, SR_TID.X ;
-.L_x_1:
-        /*0010*/                   LDG.E.128 R4, [R2.64] ;
-.L_x_2:
-        /*0020*/                   LDGSTS.E.BYPASS.128 [R7], [R8.64] ;
-        /*0030*/              @!P0 LDG.E.U8 R4, [R2.64] ;
-        /*0040*/               @P1 BRA `(.L_x_2) ;
-        /*0050*/                   HMMA.16816.F32 R4, R4, R6, R4 ;
-        /*0060*/              @!P2 BRA `(.L_x_1) ;
-        /*0070*/                   EXIT ;
-.L_x_3:
-        /*0080*/                   BRA `(.L_x_3) ;
-        /*0090*/                   NOP;
-""".strip().splitlines()
+LOOP = read("""
+        /*0100*/                   S2R R0, SR_TID.X ;
+        /*0110*/                   LDG.E.128 R4, [R2.64] ;
+        /*0120*/                   LDGSTS.E.BYPASS.128 [R7], [R8.64] ;
+        /*0130*/              @!P0 LDG.E.U8 R4, [R2.64] ;
+        /*0140*/               @P1 BRA 0x120 ;
+        /*0150*/                   HMMA.16816.F32 R4, R4, R6, R4 ;
+        /*0160*/              @!P2 BRA P3, 0x110 ;
+        /*0170*/                   EXIT ;
+        /*0180*/                   BRA 0x180;
+        /*0190*/                   NOP;
+""")
 
 
 def test_the_longest_loop_is_the_one_that_spans_most():
@@ -75,4 +73,5 @@ def test_the_longest_loop_is_the_one_that_spans_most():
     assert loop.slots == 6
     assert loop.loads() == {16: 2, 1: 1}
     assert loop.tensor == 1
-    assert longest_loop(LOOP[-3:]) == Code(loop.counts.__class__())
+    assert longest_loop(LOOP[-3:]) == Code(Counter())
+    assert whole(LOOP).slots == len(LOOP) - 1
