@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import wraps
 from inspect import Parameter, Signature, signature
@@ -11,36 +10,28 @@ from typing import Annotated, Any, NamedTuple, get_type_hints
 import typer
 from typer.core import TyperCommand, TyperGroup, TyperOption
 
-from turbodflash_cli.flags import Flag, Group, flags_of
-from turbodflash_cli.flags.values import on_off
-from turbodflash_cli.help import (
-    write_commands,
-    write_examples,
-    write_options,
-    write_others,
-    write_usage,
+from turbodflash_cli.filling import (
+    asked_variable,
+    from_environment,
+    read,
+    spelling_of,
+    warn_if_overruled,
 )
-from turbodflash_cli.terminal import Terminal
-from turbodflash_engine import TurbodflashError
+from turbodflash_cli.flags import Flag, Group, flags_of
+from turbodflash_cli.help import write_options
+from turbodflash_cli.terminal import ClosedPipe, Terminal
 
 Command = Callable[..., Any]
-
-
-class ClosedPipe(TurbodflashError):
-    """Whoever read our output has left; there is nobody to tell."""
-
-    exit_code = 141
 
 
 class Invocation(NamedTuple):
     """One run of the program.
 
-    spelled: how the person wrote an option, by its regular spelling. commands: what each does.
+    spelled: how the person wrote an option, by its regular spelling.
     """
 
     terminal: Terminal
     spelled: Mapping[str, str]
-    commands: Mapping[str, str]
 
 
 def flagged(command: Command) -> Command:
@@ -71,9 +62,26 @@ def flagged(command: Command) -> Command:
         for name, parameter in plain.items()
         if hints[name] not in (Terminal, typer.Context)
     ]
-    _sign(spread, [*typers_own, *(each for g in groups.values() for each in _parameters(g))])
-    vars(spread)["groups"] = tuple(groups.values())
-    return spread
+    return _signed(spread, tuple(groups.values()), typers_own)
+
+
+def completed(groups: Sequence[type[Group]], switches: Sequence[str]) -> Command:
+    """For shells: a function that does nothing and has the options of these groups, and switches
+    that the program answers itself."""
+
+    def options(typer_context: typer.Context, **values: Any) -> None:
+        """The main job is done without typer."""
+
+    own = [
+        Parameter(
+            name.strip("-").replace("-", "_"),
+            Parameter.KEYWORD_ONLY,
+            default=False,
+            annotation=Annotated[bool, typer.Option(name)],
+        )
+        for name in switches
+    ]
+    return _signed(options, groups, own)
 
 
 def groups_of(command: Command | None) -> tuple[type[Group], ...]:
@@ -82,12 +90,16 @@ def groups_of(command: Command | None) -> tuple[type[Group], ...]:
     return groups
 
 
-def _sign(spread: Command, parameters: Sequence[Parameter]) -> None:
-    """Show typer these parameters, and the context before them."""
+def _signed(
+    function: Command, groups: Sequence[type[Group]], others: Sequence[Parameter]
+) -> Command:
+    """Show typer the context, these parameters and the options of the groups."""
     context = Parameter("typer_context", Parameter.KEYWORD_ONLY, annotation=typer.Context)
-    shown = [context, *parameters]
-    vars(spread)["__signature__"] = Signature(shown)
-    spread.__annotations__ = {each.name: each.annotation for each in shown}
+    shown = [context, *others, *(each for group in groups for each in _parameters(group))]
+    vars(function)["__signature__"] = Signature(shown)
+    vars(function)["groups"] = tuple(groups)
+    function.__annotations__ = {each.name: each.annotation for each in shown}
+    return function
 
 
 def _filled(group: type[Group], values: dict[str, Any], typed: Mapping[str, str]) -> Any:
@@ -106,7 +118,7 @@ def _filled(group: type[Group], values: dict[str, Any], typed: Mapping[str, str]
 def _typed(context: Any) -> dict[str, str]:
     """Field -> spelling of the options that stood on the command line."""
     return {
-        option.name: context.obj.spelled.get(option.flag.canonical, option.flag.names[0])
+        option.name: spelling_of(option.flag, context.obj.spelled)
         for option in context.command.get_params(context)
         if isinstance(option, FlagOption)
         and option.flag is not None
@@ -159,35 +171,16 @@ class FlagOption(TyperOption):
         if self.flag is None:
             return self.callback(ctx, self, value) if self.callback else value
         source, name = _source(ctx, self), self.flag.names[0]
-        variable = next((each for each in self.flag.variables if os.environ.get(each)), "")
         if source == "ENVIRONMENT":
-            name = variable or self.flag.env
+            name = asked_variable(self.flag)
         elif source == "COMMANDLINE":
-            name = ctx.obj.spelled.get(self.flag.canonical, name)
-            if variable:
-                ctx.obj.terminal.warn(
-                    f"{variable} environment variable is set, "
-                    f"but will be overwritten by command line argument {name}"
-                )
-        return _read(self.flag, name, value)
+            name = spelling_of(self.flag, ctx.obj.spelled)
+            warn_if_overruled(self.flag, name, ctx.obj.terminal)
+        return read(self.flag, name, value)
 
-    def resolve_envvar_value(self, ctx: Any) -> str | None:
-        """The variable's value; of a pair, `LLAMA_ARG_NO_X` alone switches off."""
-        if ctx.parent is None and ctx.meta.get("command"):
-            return None  # the options of a command are its own affair
-        if self.flag is not None and self.flag.off and self.flag.env:
-            negative = self.flag.env.replace("LLAMA_ARG_", "LLAMA_ARG_NO_", 1)
-            if negative in os.environ:
-                return "off"
-        return super().resolve_envvar_value(ctx)
-
-
-def _read(flag: Flag, name: str, value: Any) -> Any:
-    if flag.many:
-        return tuple(flag.parse(name, each) for each in value or ())
-    if isinstance(value, str):
-        return flag.parse(name, value) if flag.takes_value else on_off(name, value)
-    return value
+    def value_from_envvar(self, ctx: Any) -> Any:
+        """The variable's value."""
+        return None if self.flag is None else from_environment(self.flag)
 
 
 def _adopted(params: Any, callback: Command | None) -> Any:
@@ -215,23 +208,8 @@ class FlagCommand(TyperCommand):
 
 
 class FlagGroup(TyperGroup):
-    """The program: options of the main job, and commands."""
+    """The program as shells complete it: options of the main job, and commands."""
 
     def get_params(self, ctx: Any) -> Any:
         """typer's parameters, each read by its flag."""
         return _adopted(super().get_params(ctx), self.callback)
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """As typer does; remembers whether a command was named."""
-        ctx.meta["command"] = args[0] if args and args[0] in self.commands else ""
-        return super().parse_args(ctx, args)
-
-    def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Usage, words, options (the common ones, unless all were asked for), commands."""
-        everything = bool(ctx.meta.get("help_all"))
-        write_usage(formatter)
-        self.format_help_text(ctx, formatter)
-        write_options(formatter, groups_of(self.callback), all_of_them=everything)
-        write_commands(formatter, ctx.obj.commands)
-        write_others(formatter)
-        write_examples(formatter)

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from turbodflash_cli.flags import Flag, flags_of
+from turbodflash_cli.flags import Flag, Group, flags_of
+from turbodflash_cli.page import Page
+
+ABOUT = "Run open language models from GGUF files."
 
 EXAMPLES = (
     'turbodflash -p "Write a quicksort algorithm in Python. Write code only."',
@@ -22,14 +25,26 @@ OTHERS = {
 }
 
 
-def write_usage(formatter: Any) -> None:
-    """How the program is called."""
-    formatter.write_usage("turbodflash", "[OPTIONS]")
-    formatter.write_usage("turbodflash", "COMMAND [OPTIONS]", prefix="       ")
+def main_page(groups: Sequence[type[Group]], commands: Mapping[str, str], all_of_them: bool) -> str:
+    """Usage, options (the common ones, or all of them), commands, examples."""
+    page = Page()
+    page.write_usage("turbodflash", "[OPTIONS]")
+    page.write_usage("turbodflash", "COMMAND [OPTIONS]", prefix="       ")
+    page.write_sentence(ABOUT)
+    write_options(page, groups, all_of_them)
+    _write_terms(page, "Commands", commands)
+    _write_terms(page, "Other", OTHERS)
+    with page.section("Examples"):
+        for example in EXAMPLES:
+            page.write(f"  {example}\n")
+    return page.text
 
 
 def write_options(formatter: Any, groups: Sequence[Any], all_of_them: bool) -> None:
-    """A section for each group, of its common options or of all of them."""
+    """A section for each group, of its common options or of all of them.
+
+    formatter: a `Page`, or typer's.
+    """
     for group in groups:
         flags = [flag for _, flag in flags_of(group) if flag.common or all_of_them]
         if flags:
@@ -39,23 +54,9 @@ def write_options(formatter: Any, groups: Sequence[Any], all_of_them: bool) -> N
                 )
 
 
-def write_commands(formatter: Any, commands: Mapping[str, str]) -> None:
-    """The commands, a line each."""
-    with formatter.section("Commands"):
-        formatter.write_dl(list(commands.items()))
-
-
-def write_others(formatter: Any) -> None:
-    """Options that answer by themselves."""
-    with formatter.section("Other"):
-        formatter.write_dl(list(OTHERS.items()))
-
-
-def write_examples(formatter: Any) -> None:
-    """Three whole commands."""
-    with formatter.section("Examples"):
-        for example in EXAMPLES:
-            formatter.write(f"  {example}\n")
+def _write_terms(page: Page, heading: str, terms: Mapping[str, str]) -> None:
+    with page.section(heading):
+        page.write_dl(list(terms.items()))
 
 
 def _spelled(flag: Flag, all_of_them: bool) -> str:

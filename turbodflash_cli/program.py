@@ -1,17 +1,18 @@
-"""The program `turbodflash`: its commands, and the one door through which errors leave."""
+"""The program `turbodflash`: its main job, its commands, and the one door errors leave through.
+
+The main job and its help are read without typer, which takes longer to import than all of that.
+"""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import Annotated
+from typing import Any
 
-import typer
-
-from turbodflash_cli.argv import Scanned, scan
-from turbodflash_cli.commands import ClosedPipe, FlagCommand, FlagGroup, Invocation, flagged
+from turbodflash_cli.argv import ROOT_ONLY, Scanned, scan
+from turbodflash_cli.filling import filled
 from turbodflash_cli.flags import (
     ComputeFlags,
     ContextFlags,
@@ -26,103 +27,27 @@ from turbodflash_cli.flags import (
 )
 from turbodflash_cli.interrupt import CODE as INTERRUPTED
 from turbodflash_cli.interrupt import obey_termination
-from turbodflash_cli.subcommands import (
-    HELP,
-    MODELS,
-    MODELS_HELP,
-    SUBCOMMANDS,
-    Grammars,
-    subcommand,
-)
-from turbodflash_cli.terminal import Terminal, prepare_streams
-from turbodflash_engine import BadUsage, TurbodflashError
+from turbodflash_cli.subcommands import HELP, Grammars
+from turbodflash_cli.terminal import ClosedPipe, Terminal, prepare_streams
+from turbodflash_engine import TurbodflashError
 
 PROGRAM = "turbodflash"
 
+GROUPS = (
+    ModelFlags,
+    DraftFlags,
+    PromptFlags,
+    SamplingFlags,
+    ContextFlags,
+    LastingFlags,
+    ComputeFlags,
+    ReasoningFlags,
+    OutputFlags,
+    NgramFlags,
+)
+"""The options of the main job, as `run` takes them and the help lists them."""
 
-def _version(asked: bool) -> None:
-    if asked:
-        from importlib.metadata import PackageNotFoundError, version
-
-        try:
-            number = version(PROGRAM)
-        except PackageNotFoundError:  # run from a checkout
-            number = "(not installed)"
-        typer.echo(f"{PROGRAM} {number}")
-        raise typer.Exit
-
-
-def _help_all(context: typer.Context, asked: bool) -> None:
-    if asked:
-        context.meta["help_all"] = True
-        typer.echo(context.get_help())
-        raise typer.Exit
-
-
-def _list_devices(context: typer.Context, asked: bool) -> None:
-    if asked:
-        from turbodflash_cli.devices import page
-
-        context.obj.terminal.write("\n".join(page()) + "\n")
-        raise typer.Exit
-
-
-@flagged
-def answer(
-    context: typer.Context,
-    terminal: Terminal,
-    model: ModelFlags,
-    draft: DraftFlags,
-    prompt: PromptFlags,
-    sampling: SamplingFlags,
-    window: ContextFlags,
-    lasting: LastingFlags,
-    compute: ComputeFlags,
-    reasoning: ReasoningFlags,
-    output: OutputFlags,
-    ngram: NgramFlags,
-    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True)] = False,
-    list_devices: Annotated[
-        bool, typer.Option("--list-devices", callback=_list_devices, is_eager=True)
-    ] = False,
-    help_all: Annotated[
-        bool, typer.Option("--help-all", callback=_help_all, is_eager=True)
-    ] = False,
-) -> int:
-    """Answer a prompt, or chat, with a model from a GGUF file.
-
-    Generated text goes to stdout, everything else to stderr.
-    """
-    if context.invoked_subcommand is not None:
-        return 0
-    from turbodflash_cli.run import run
-
-    return run(
-        *(terminal, model, draft, prompt, sampling, window, lasting),
-        *(compute, reasoning, output, ngram),
-    )
-
-
-GRAMMARS = Grammars(answer)
-
-
-def parser_of(*commands: str) -> typer.Typer:
-    """What typer shall know of the program: the main job, and these of its commands."""
-    app = typer.Typer(
-        help="Run open language models from GGUF files.",
-        rich_markup_mode=None,
-        pretty_exceptions_enable=False,
-        context_settings={"help_option_names": ["-h", "--help"]},
-    )
-    app.callback(cls=FlagGroup, invoke_without_command=True)(answer)
-    for name in commands:
-        if name in SUBCOMMANDS:
-            app.command(name, cls=FlagCommand, help=SUBCOMMANDS[name].page)(subcommand(name))
-        elif name == MODELS:
-            from turbodflash_cli.models import app as models
-
-            app.add_typer(models, name=MODELS, help=MODELS_HELP)
-    return app
+GRAMMARS = Grammars(GROUPS)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -132,29 +57,90 @@ def main(argv: Sequence[str] | None = None) -> int:
     terminal = Terminal()
     try:
         words = list(sys.argv[1:] if argv is None else argv)
-        completes = _is_completion()
-        scanned = Scanned(words) if completes else scan(words, GRAMMARS)
+        if _is_completion():
+            return _typers(words, {}, terminal)
+        scanned = scan(words, GRAMMARS)
         terminal = _terminal_for(scanned.words)
         for note in scanned.notes:
             terminal.note(note)
-        invocation = Invocation(terminal, scanned.spelled, HELP)
-        app = parser_of(*(HELP if completes else scanned.words[:1]))
-        code = app(scanned.words, prog_name=PROGRAM, standalone_mode=False, obj=invocation)
+        code = _do(scanned, terminal)
         sys.stdout.flush()
-        return code if isinstance(code, int) else 0
+        return code
     except (BrokenPipeError, ClosedPipe):
         return _leave_quietly()
     except TurbodflashError as error:
         terminal.fail(error)
         return error.exit_code
-    except typer.TyperException as error:  # a slip that the scan let through
-        sentence = error.format_message()
-        terminal.fail(BadUsage(f"{sentence[:1].lower()}{sentence[1:]}", hint=f"{PROGRAM} -h"))
-        return BadUsage.exit_code
-    except (KeyboardInterrupt, typer.Abort):
+    except KeyboardInterrupt:
         return INTERRUPTED
     except Exception as error:
         return _confess(terminal, error)
+
+
+def _do(scanned: Scanned, terminal: Terminal) -> int:
+    """The command that was named, what an option shows by itself, or the main job."""
+    first = scanned.words[0] if scanned.words else ""
+    if first in HELP or first in TYPERS:
+        return _typers(scanned.words, scanned.spelled, terminal)
+    if first in SHOWN:
+        terminal.write(f"{SHOWN[first]()}\n")
+        return 0
+    return _answer(filled(GROUPS, scanned.words, scanned.spelled, terminal), terminal)
+
+
+def _answer(groups: Sequence[Any], terminal: Terminal) -> int:
+    from turbodflash_cli.run import run
+
+    try:
+        return run(terminal, *groups)
+    except BrokenPipeError as error:
+        raise ClosedPipe("the reader of the output closed it") from error
+
+
+def _typers(words: Sequence[str], spelled: Mapping[str, str], terminal: Terminal) -> int:
+    from turbodflash_cli.parsing import run_command
+
+    return run_command(words, spelled, terminal, GROUPS)
+
+
+def _help() -> str:
+    from turbodflash_cli.help import main_page
+
+    return main_page(GROUPS, HELP, all_of_them=False)
+
+
+def _help_all() -> str:
+    from turbodflash_cli.help import main_page
+
+    return main_page(GROUPS, HELP, all_of_them=True)
+
+
+def _version() -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        number = version(PROGRAM)
+    except PackageNotFoundError:  # run from a checkout
+        number = "(not installed)"
+    return f"{PROGRAM} {number}"
+
+
+def _list_devices() -> str:
+    from turbodflash_cli.devices import page
+
+    return "\n".join(page())
+
+
+SHOWN = {
+    "--help": _help,
+    "--help-all": _help_all,
+    "--version": _version,
+    "--list-devices": _list_devices,
+}
+"""Options that answer by themselves."""
+
+TYPERS = set(ROOT_ONLY.values()) - SHOWN.keys()
+"""Those that typer answers."""
 
 
 def _terminal_for(words: Sequence[str]) -> Terminal:

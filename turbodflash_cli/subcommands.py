@@ -3,13 +3,16 @@ to describe all of them to the parser would take longer than all else that a sta
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from importlib import import_module
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from turbodflash_cli.argv import ROOT, Grammar
-from turbodflash_cli.commands import Command, flagged, groups_of
+from turbodflash_cli.flags import Group
+
+if TYPE_CHECKING:
+    from turbodflash_cli.commands import Command
 
 
 class About(NamedTuple):
@@ -45,20 +48,27 @@ HELP = {name: about.help for name, about in SUBCOMMANDS.items()} | {MODELS: MODE
 @cache
 def subcommand(name: str) -> Command:
     """The function behind a command, in the form that typer reads."""
+    from turbodflash_cli.commands import flagged
+
     return flagged(getattr(import_module(f"turbodflash_cli.{name}"), name))
 
 
 class Grammars(Mapping[str, Grammar | None]):
-    """What each command understands; read from it when it is asked for."""
+    """What each command understands; read from it when it is asked for.
 
-    def __init__(self, main: Command) -> None:
-        self._main = main
+    groups: the options of the main job.
+    """
+
+    def __init__(self, groups: Sequence[type[Group]]) -> None:
+        self._groups = groups
 
     def __getitem__(self, name: str) -> Grammar | None:
         if name == ROOT:
-            return Grammar.of(*groups_of(self._main))
+            return Grammar.of(*self._groups)
         if name == MODELS:
             return None
+        from turbodflash_cli.commands import groups_of
+
         return Grammar.of(*groups_of(subcommand(name)), words=SUBCOMMANDS[name].words)
 
     def __contains__(self, name: object) -> bool:

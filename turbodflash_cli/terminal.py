@@ -16,6 +16,12 @@ _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 """C0 and C1 but newline and tab: a model shall not retitle or clear a person's terminal."""
 
 
+class ClosedPipe(TurbodflashError):
+    """Whoever read our output has left; there is nobody to tell."""
+
+    exit_code = 141
+
+
 class Terminal:
     """What this run writes to. `color` is on, off or auto, as the option says."""
 
