@@ -21,4 +21,4 @@ def _caller(arguments: int) -> Any:
 
 
 call3, call4, call5, call7 = _caller(3), _caller(4), _caller(5), _caller(7)
-call11 = _caller(11)
+call9, call11 = _caller(9), _caller(11)

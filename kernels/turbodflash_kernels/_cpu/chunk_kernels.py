@@ -13,7 +13,7 @@ from __future__ import annotations
 import numba
 import numpy as np
 
-from turbodflash_kernels._cpu.calls import call3, call5, call7
+from turbodflash_kernels._cpu.calls import call3, call5, call7, call9
 from turbodflash_kernels._cpu.chunk_words import SCORE_BYTES, SLAB
 from turbodflash_kernels._cpu.kv_words import (
     CHUNK,
@@ -45,6 +45,7 @@ from turbodflash_kernels._cpu.simd import (
 
 inline = numba.njit(error_model="numpy")
 QUERIES = 4  # queries that share the loads of keys and values
+LINE = 64  # bytes that memory gives at once
 LOWEST = np.float32(-np.inf)
 
 scores_of_4, scores_of_3 = products(4, 1, True), products(3, 2, True)
@@ -158,10 +159,11 @@ def sum_slab(weights, count, rows, values, width, out, out_bytes):
 
 
 @inline
-def ask_for(address, nbytes):
-    """Ask memory for these lines ahead of their use."""
-    for line in range(0, nbytes, 64):
-        prefetch(address + line)
+def ask_for(address, nbytes, j, count):
+    """Ask memory ahead for the share of these bytes that goes with queries j.. of so many."""
+    first, last = nbytes * j // count, nbytes * min(j + QUERIES, count) // count
+    for at in range(first // LINE * LINE, last, LINE):
+        prefetch(address + at)
 
 
 def build(name):
@@ -190,14 +192,15 @@ def chunk(kv, direct, k, v, next_k, queries, count, bounds, space, partials, siz
         end = max(end, load_i64(bounds + 16 * j + 8))
     begin, end = max(begin, 0) // SLAB * SLAB, min(end, CHUNK)
     for i in range(begin, end, SLAB):
-        ask_for(v + i * row, SLAB * row)
         at = k + i // 16 * tile
         if scores_of != 0:
-            call5(scores_of, queries, at, tile, load_i64(kv + PIECES_K), scores + 4 * i)
+            pieces = load_i64(kv + PIECES_K)
+            call7(scores_of, queries, at, tile, pieces, scores + 4 * i, v + i * row, SLAB * row)
             continue
         call3(load_i64(kv + DECODE_K), at, load_i64(kv + PIECES_K), keys)
         call3(load_i64(kv + DECODE_K), at + tile, load_i64(kv + PIECES_K), keys + 64 * width_k)
         for j in range(0, count, QUERIES):
+            ask_for(v + i * row, SLAB * row, j, count)
             if seen_by_any(bounds + 16 * j, min(QUERIES, count - j)) > i:
                 score_slab(queries + 4 * width_k * j, count - j, keys, width_k,
                            scores + SCORE_BYTES * j + 4 * i)  # fmt: skip
@@ -206,15 +209,18 @@ def chunk(kv, direct, k, v, next_k, queries, count, bounds, space, partials, siz
         clear(partials + size * j, width_v, 0)
         weigh(scores + SCORE_BYTES * j, begin, end, first, seen, partials + size * j, width_v)
     for i in range(begin, end, SLAB):
-        if next_k != 0:
-            ask_for(next_k + i // 16 * tile, 2 * tile)
         rows = min(end - i, SLAB)
+        later, wanted = next_k + i // 16 * tile, 2 * tile
+        if next_k == 0:
+            later, wanted = v, 0
         if sums_of != 0:
-            blocks = load_i64(kv + PIECES_V)
-            call7(sums_of, scores + 4 * i, v + i * row, row, rows, blocks, partials, size)
+            pieces = load_i64(kv + PIECES_V)
+            call9(sums_of, scores + 4 * i, v + i * row, row, rows, pieces, partials, size, later,
+                  wanted)  # fmt: skip
             continue
         call5(load_i64(kv + DECODE_V), v + i * row, row, rows, load_i64(kv + PIECES_V), values)
         for j in range(0, count, QUERIES):
+            ask_for(later, wanted, j, count)
             seen = min(seen_by_any(bounds + 16 * j, min(QUERIES, count - j)), CHUNK) - i
             if seen > 0:
                 sum_slab(scores + SCORE_BYTES * j + 4 * i, count - j, min(seen, rows), values,

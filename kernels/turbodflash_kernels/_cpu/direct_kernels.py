@@ -3,14 +3,18 @@
 One to four queries (see chunk_words) do not pay for a decoded copy, which takes a store and a load
 for each number. The arithmetic is that of the copy, in the same order, so the bits are the same.
 
-scores(queries, tile, tile_bytes, blocks, out): 32 keys, two tiles; queries f32 [n, numbers].
-sums(weights, rows, row_bytes, count, blocks, out, out_bytes): `count` values, a row each.
+scores(queries, tile, tile_bytes, blocks, out, later, size): 32 keys, two tiles; queries f32
+[n, numbers].
+sums(weights, rows, row_bytes, count, blocks, out, out_bytes, later, size): `count` values, a row
+each.
 Scores and weights of a query lie SCORE_BYTES apart; the rest is as in chunk_kernels and
-decode_kernels.
+decode_kernels. Memory is asked for the `size` bytes at `later` meanwhile, some at every step: a
+core has room for two dozen lines on their way, and stands still when it is to ask for more.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from llvmlite import ir
@@ -23,6 +27,7 @@ from turbodflash_kernels._cpu.emit import (
     I64,
     Builder,
     Values,
+    emit_prefetch,
     function,
     load,
     offset,
@@ -37,6 +42,19 @@ HALF_F16, HALF_I8 = ir.VectorType(F16, 8), ir.VectorType(I8, 8)
 BLOCK_BYTES = 34  # of q8_0
 
 
+@dataclass(slots=True)
+class _Wish:
+    """Memory that will be wanted: from `later` on, `pace` bytes a step."""
+
+    builder: Builder
+    later: ir.Value
+    pace: ir.Value
+
+    def ask(self, index: ir.Value) -> None:
+        at = self.builder.add(self.later, self.builder.mul(index, self.pace))
+        emit_prefetch(self.builder, at)
+
+
 def build(name: str, type: str, queries: int) -> Any:
     return {"scores": scores, "sums": sums}[name](type, queries)
 
@@ -47,31 +65,42 @@ def scores(type: str, queries: int) -> Any:
     halves = range(2 * tiles)
 
     def emit(builder: Builder, args: Values) -> None:
-        rows_at, tile, tile_bytes, blocks, out = args
+        rows_at, tile, tile_bytes, blocks, out, later, pace = args
         numbers = blocks if type == "f16" else builder.mul(blocks, I64(32))
         rows = row_addresses(builder, rows_at, builder.mul(numbers, I64(4)), queries)
         apart = [builder.mul(tile_bytes, I64(half // 2)) for half in halves]
         zeros: Values = [ir.Constant(HALF, None)] * (queries * len(halves))
         make = _half_scores if type == "f16" else _byte_scores
-        totals = make(builder, rows, tile, apart, blocks, zeros)
+        totals = make(builder, rows, tile, apart, blocks, zeros, _Wish(builder, later, pace))
         outs = half_places(builder, row_addresses(builder, out, I64(SCORE_BYTES), queries), halves)
         for total, at in zip(totals, outs, strict=True):
             store(builder, total, at)
 
-    run = function(f"scores_{type}_{queries}", 5, emit)
+    run = function(f"scores_{type}_{queries}", 7, emit)
 
-    def kernel(queries_at, tile, tile_bytes, blocks, out):
-        run(queries_at, tile, tile_bytes, blocks, out)
+    def kernel(queries_at, tile, tile_bytes, blocks, out, later, size):
+        numbers = blocks if type == "f16" else 32 * blocks
+        share = size * tiles // 2
+        run(queries_at, tile, tile_bytes, blocks, out, later, share // numbers)
         if tiles == 1:
-            run(queries_at, tile + tile_bytes, tile_bytes, blocks, out + 64)
+            run(queries_at, tile + tile_bytes, tile_bytes, blocks, out + 64, later + share,
+                share // numbers)  # fmt: skip
 
     return kernel
 
 
 def _half_scores(
-    builder: Builder, rows: Values, tile: ir.Value, apart: Values, numbers: ir.Value, sums: Values
+    builder: Builder,
+    rows: Values,
+    tile: ir.Value,
+    apart: Values,
+    numbers: ir.Value,
+    sums: Values,
+    wish: _Wish,
 ) -> Values:
     def step(index: ir.Value, at: ir.Value, sums: Values) -> Values:
+        wish.ask(index)
+
         def lanes(half: int) -> ir.Value:
             place = plus(builder, builder.add(at, apart[half]), 16 * (half % 2))
             return builder.fpext(load(builder, place, HALF_F16), HALF)
@@ -82,7 +111,13 @@ def _half_scores(
 
 
 def _byte_scores(
-    builder: Builder, rows: Values, tile: ir.Value, apart: Values, blocks: ir.Value, sums: Values
+    builder: Builder,
+    rows: Values,
+    tile: ir.Value,
+    apart: Values,
+    blocks: ir.Value,
+    sums: Values,
+    wish: _Wish,
 ) -> Values:
     with builder.goto_entry_block():
         scales = [builder.alloca(HALF) for _ in apart]
@@ -93,8 +128,11 @@ def _byte_scores(
             builder.store(builder.fpext(load(builder, place, HALF_F16), HALF), scale)
         first = builder.mul(index, I64(128))
         mine = [builder.add(row, first) for row in rows]
+        before = builder.mul(index, I64(32))
 
         def step(index: ir.Value, at: ir.Value, sums: Values) -> Values:
+            wish.ask(builder.add(before, index))
+
             def lanes(half: int) -> ir.Value:
                 place = plus(builder, builder.add(at, apart[half]), 8 * (half % 2))
                 code = builder.sitofp(load(builder, place, HALF_I8), HALF)
@@ -112,13 +150,16 @@ def sums(type: str, queries: int) -> Any:
     at_once = 32 if queries < 4 else 16
     wide, narrow = (_sums(type, queries, size) for size in (at_once, 16))
 
-    def kernel(weights, first, row_bytes, count, blocks, out, out_bytes):
+    def kernel(weights, first, row_bytes, count, blocks, out, out_bytes, later, size):
         numbers = blocks if type == "f16" else 32 * blocks
         whole = numbers // at_once * at_once
+        share = size * at_once // numbers
         for d in range(0, whole, at_once):
-            wide(weights, first, row_bytes, count, d, out + 4 * d, out_bytes)
+            wide(weights, first, row_bytes, count, d, out + 4 * d, out_bytes, later, share // count)
+            later += share
         if whole < numbers:
-            narrow(weights, first, row_bytes, count, whole, out + 4 * whole, out_bytes)
+            narrow(weights, first, row_bytes, count, whole, out + 4 * whole, out_bytes, later,
+                   share // count)  # fmt: skip
 
     return kernel
 
@@ -128,7 +169,7 @@ def _sums(type: str, queries: int, numbers: int) -> Any:
     halves = range(numbers // 8)
 
     def emit(builder: Builder, args: Values) -> None:
-        weights, start, row_bytes, count, first, out, out_bytes = args
+        weights, start, row_bytes, count, first, out, out_bytes, later, pace = args
         rows = row_addresses(builder, weights, I64(SCORE_BYTES), queries)
         outs = half_places(builder, row_addresses(builder, out, out_bytes, queries), halves)
         if type == "f16":
@@ -138,8 +179,10 @@ def _sums(type: str, queries: int, numbers: int) -> Any:
             codes_at = plus(builder, builder.add(start, builder.and_(first, I64(31))), 2)
         to_codes = builder.sub(codes_at, start)
         slot = _slot_in_memory(builder)
+        wish = _Wish(builder, later, pace)
 
         def step(index: ir.Value, at: ir.Value, sums: Values) -> Values:
+            wish.ask(index)
             if type == "q8_0":
                 builder.store(_scale(builder, at), slot)
 
@@ -157,7 +200,7 @@ def _sums(type: str, queries: int, numbers: int) -> Any:
         for total, at in zip(totals, outs, strict=True):
             store(builder, total, at)
 
-    return function(f"sums_{type}_{queries}x{numbers}", 7, emit)
+    return function(f"sums_{type}_{queries}x{numbers}", 9, emit)
 
 
 def _slot_in_memory(builder: Builder) -> ir.Value:
