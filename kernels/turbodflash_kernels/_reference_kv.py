@@ -71,7 +71,7 @@ class Unrounded:
         return self.format.back(self.data[slots])
 
     def rows(self, slots: Slots) -> Bytes:
-        return self.format.type.encode(self.data[slots])
+        return self.format.encode_turned(self.data[slots])
 
     def put_rows(self, slots: Slots, rows: Bytes) -> None:
         self.data[slots] = self.format.type.decode(rows)

@@ -1,8 +1,8 @@
 """Heads as rows of bytes, for every type: bit for bit what the type's codec writes.
 
 encode(x, blocks, row, work): x f32 [blocks * numbers], row the bytes of as many blocks, work
-WORK bytes. `blocks` counts blocks of the type, which are single numbers of a type without. NaN and
-infinity spoil the block that they are in, and no other.
+WORK bytes. `blocks` counts blocks of the type, which are single numbers of a type without, or half
+blocks of a turbo type. NaN and infinity spoil the block that they are in, and no other.
 """
 
 from __future__ import annotations
@@ -21,8 +21,10 @@ from turbodflash_kernels._cpu.encode_steps import (
     pack_nibbles,
     pack_pairs,
     pack_quarters,
+    pair_codes,
     rounded_codes,
     truncated_codes,
+    twin_codes,
     vabs,
     vmin_of,
     vstore_bf16,
@@ -41,11 +43,14 @@ from turbodflash_kernels._cpu.simd import (
     vstore_f16,
     vsum,
 )
+from turbodflash_kernels.kv._pairs import LENGTH
 
 inline = numba.njit(error_model="numpy")
-WORK = 256  # bytes that an encoder may use
+WORK = 384  # bytes that an encoder may use
+SUMS = 128  # in there: 64 float32
 HALF = np.float32(0.5)
-ZERO, ONE = np.float32(0), np.float32(1)
+ZERO, ONE, TWO = np.float32(0), np.float32(1), np.float32(2)
+DOUBLED = 2 * LENGTH  # of half a block: numbers are compared with sums of two levels
 F16_MOST = np.float32(65504.0)
 SHORTEST = np.float32(1e-10)  # a vector that is not longer has no direction
 
@@ -201,9 +206,17 @@ def levelled(type: str, isa: str) -> Any:
 
 
 def turbo(type: str, isa: str) -> Any:
+    """Told how many halves of blocks there are; an odd one is half a block, of pairs of codes."""
     to_codes, level = level_codes(middles_of(type)), levels(levels_of(type), isa)
+    to_pairs, flip = pair_codes(type), twin_codes(len(levels_of(type)) - 1)
     size = codes_of(type).block_bytes
     pack = {"turbo2": _pack_2, "turbo3": _pack_3, "turbo4": _pack_4}[type]
+
+    @inline
+    def squares(x):
+        """The sum of 64 squares: halves are added until one number is left."""
+        a, b, c, d = vload(x), vload(x + 64), vload(x + 128), vload(x + 192)
+        return vsum((a * a + c * c) + (b * b + d * d))
 
     @inline
     def squared(numbers):
@@ -214,43 +227,64 @@ def turbo(type: str, isa: str) -> Any:
         """The sum of 128 numbers: halves are added until one number is left."""
         return vsum(((a + e) + (c + g)) + ((b + f) + (d + h)))
 
-    def kernel(x, blocks, row, work):
+    @inline
+    def whole(at, to, work):
+        length = np.float32(
+            math.sqrt(
+                joined(
+                    squared(vload(at)),
+                    squared(vload(at + 64)),
+                    squared(vload(at + 128)),
+                    squared(vload(at + 192)),
+                    squared(vload(at + 256)),
+                    squared(vload(at + 320)),
+                    squared(vload(at + 384)),
+                    squared(vload(at + 448)),
+                )
+            )
+        )
+        factor = vsplat(ONE / length if length > SHORTEST else ZERO)
+        for i in range(8):
+            to_codes(vload(at + 64 * i) * factor, work + 16 * i)
+        found = np.float32(
+            math.sqrt(
+                joined(
+                    squared(level(work)),
+                    squared(level(work + 16)),
+                    squared(level(work + 32)),
+                    squared(level(work + 48)),
+                    squared(level(work + 64)),
+                    squared(level(work + 80)),
+                    squared(level(work + 96)),
+                    squared(level(work + 112)),
+                )
+            )
+        )
+        norm = length / found
+        store_f16(to, F16_MOST if norm > F16_MOST else norm)
+        pack(work, to + 2)
+
+    @inline
+    def half(at, to, work):
+        """Of the first 64 numbers of a rotated block, which the others repeat."""
+        length = np.float32(math.sqrt(TWO * squares(at)))
+        long = length > SHORTEST
+        factor = vsplat(DOUBLED / length if long else ZERO)
+        for i in range(0, 64, 16):
+            to_pairs(vload(at + 4 * i) * factor, work + i, work + 64 + i)
+            vstore(work + SUMS + 4 * i, level(work + i) + level(work + 64 + i))
+        found = np.float32(math.sqrt(HALF * squares(work + SUMS)))
+        norm = length / found if long else length
+        store_f16(to, F16_MOST if norm > F16_MOST else norm)
+        flip(work + 64)
+        pack(work, to + 2)
+
+    def kernel(x, halves, row, work):
+        blocks = halves // 2
         for block in range(blocks):
-            at, to = x + 512 * block, row + size * block
-            length = np.float32(
-                math.sqrt(
-                    joined(
-                        squared(vload(at)),
-                        squared(vload(at + 64)),
-                        squared(vload(at + 128)),
-                        squared(vload(at + 192)),
-                        squared(vload(at + 256)),
-                        squared(vload(at + 320)),
-                        squared(vload(at + 384)),
-                        squared(vload(at + 448)),
-                    )
-                )
-            )
-            factor = vsplat(ONE / length if length > SHORTEST else ZERO)
-            for i in range(8):
-                to_codes(vload(at + 64 * i) * factor, work + 16 * i)
-            found = np.float32(
-                math.sqrt(
-                    joined(
-                        squared(level(work)),
-                        squared(level(work + 16)),
-                        squared(level(work + 32)),
-                        squared(level(work + 48)),
-                        squared(level(work + 64)),
-                        squared(level(work + 80)),
-                        squared(level(work + 96)),
-                        squared(level(work + 112)),
-                    )
-                )
-            )
-            norm = length / found
-            store_f16(to, F16_MOST if norm > F16_MOST else norm)
-            pack(work, to + 2)
+            whole(x + 512 * block, row + size * block, work)
+        if halves % 2 != 0:
+            half(x + 512 * blocks, row + size * blocks, work)
 
     return kernel
 

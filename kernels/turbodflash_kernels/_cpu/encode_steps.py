@@ -5,9 +5,11 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
+import numpy as np
 from llvmlite import ir
 from numba import types
 
+from turbodflash_kernels._cpu.codecs import levels_of
 from turbodflash_kernels._cpu.emit import (
     I8,
     I16,
@@ -25,6 +27,7 @@ from turbodflash_kernels._cpu.emit import (
 )
 from turbodflash_kernels._cpu.simd import f32x16
 from turbodflash_kernels._cpu.tables import look_up
+from turbodflash_kernels.kv._pairs import TWINS, Pairs
 
 BYTES = ir.VectorType(I8, LANES)
 SHORTS = ir.VectorType(I16, LANES)
@@ -97,6 +100,42 @@ def level_codes(middles: tuple[float, ...]) -> Any:
         store(builder, builder.trunc(code, BYTES), to)
 
     return intrinsic("to_codes", types.void, (f32x16, _int), emit)
+
+
+@cache
+def pair_codes(type: str) -> Any:
+    """to_pairs(doubled, first, second): two bytes for each of sixteen numbers, given twice: codes
+    whose levels have the nearest sum (`kv._pairs.Pairs`), not yet flipped where a twin is negative.
+    """
+    pairs = Pairs.of(np.array(levels_of(type), np.float32))
+    both = pairs.first.astype(np.int64) | pairs.second.astype(np.int64) << 8
+    opposite = pairs.last * 0x101
+
+    def emit(builder: Builder, doubled: ir.Value, first: ir.Value, second: ir.Value) -> None:
+        size, code = _emit_abs(builder, doubled), constant_splat(int(both[0]), V_I32)
+        for middle, step in zip(pairs.middles, np.diff(both), strict=True):
+            reached = builder.fcmp_ordered("<=", constant_splat(float(middle), V_F32), size)
+            more = builder.and_(builder.sext(reached, V_I32), constant_splat(int(step), V_I32))
+            code = builder.add(code, more)
+        negative = builder.sext(builder.fcmp_ordered("<", doubled, ZEROS), V_I32)
+        code = builder.xor(code, builder.and_(negative, constant_splat(opposite, V_I32)))
+        store(builder, builder.trunc(code, BYTES), first)
+        upper = builder.lshr(code, constant_splat(8, V_I32))
+        store(builder, builder.trunc(upper, BYTES), second)
+
+    return intrinsic("to_pairs", types.void, (f32x16, _int, _int), emit)
+
+
+@cache
+def twin_codes(last: int) -> Any:
+    """flip(codes): the codes of second halves become those of the numbers that stand there."""
+    flips = [last if sign < 0 else 0 for sign in TWINS]
+
+    def emit(builder: Builder, codes: ir.Value) -> None:
+        kind = ir.VectorType(I8, len(flips))
+        store(builder, builder.xor(load(builder, codes, kind), ir.Constant(kind, flips)), codes)
+
+    return intrinsic("flip", types.void, (_int,), emit)
 
 
 @cache

@@ -158,7 +158,7 @@ def make(
     words += [_pieces(format_k), _pieces(format_v)]
     words += [_encoder(library, format_k), _encoder(library, format_v)]
     words += [float_word(_most(format_k)), float_word(_most(format_v))]
-    words += [rows.blocks, Rows.of(format_v).blocks, rows.fields, rows.units, rows.unit]
+    words += [rows.blocks, rows.fields, rows.units, rows.unit]
     words += [_turn(format_k.rotation), _turn(format_v.rotation), address(SIGNS), chunks]
     assert len(words) == WORDS
     return CpuKV(format_k, format_v, k, v, np.array(words, np.int64), rows.places(), ring, flush)
@@ -179,15 +179,13 @@ def summed(format: HeadFormat) -> int:
     """Numbers of a head that attention meets: those stored, less what only repeats others.
 
     A head that fills half a block is turned into two halves that are the same but for signs, and so
-    is a query. So the halves are added up when they are decoded (see turbo_kernels).
+    is a query. So the halves are added up when they are decoded (see turbo_codes).
     """
-    if format.type.rotation == "turbo" and format.head_dim % TURBO_BLOCK == TURBO_BLOCK // 2:
-        return format.head_dim
-    return format.padded
+    return format.head_dim if format.half_filled else format.padded
 
 
 def _pieces(format: HeadFormat) -> int:
-    """What a decoder is told: how many blocks, or halves of turbo blocks."""
+    """What decoders and encoders are told: how many blocks, or halves of turbo blocks."""
     if format.type.rotation == "turbo":
         return summed(format) // (TURBO_BLOCK // 2)
     return format.padded // format.type.block

@@ -8,13 +8,13 @@ PARTIAL_EXTRA = 16  # floats after a chunk's vector: its maximum and its sum, pa
 MEMORY, CHUNK_BYTES, V_AT, K_HEAD, V_HEAD, K_TILE, V_ROW = range(0, 56, 8)
 # numbers of a head as stored, and as they are decoded and summed up
 WIDTH_K, WIDTH_V, SUM_K, SUM_V = range(56, 88, 8)
-# kernels that decode a head, and how many pieces these are told
+# kernels that decode a head, and how many pieces these, and those that encode one, are told
 DECODE_K, DECODE_V, PIECES_K, PIECES_V = range(88, 120, 8)
 # kernels that encode a head, and the float32 bits of the largest number that stays finite
 ENCODE_K, ENCODE_V, MOST_K, MOST_V = range(120, 152, 8)
-# blocks of a row; of keys, each FIELDS_K float16 and UNITS_K units of UNIT_K bytes
-BLOCKS_K, BLOCKS_V, FIELDS_K, UNITS_K, UNIT_K = range(152, 192, 8)
+# blocks of a key's row, each FIELDS_K float16 and UNITS_K units of UNIT_K bytes
+BLOCKS_K, FIELDS_K, UNITS_K, UNIT_K = range(152, 184, 8)
 # rotation of heads: 0 none, n > 0 a Hadamard block, -n a turbo block; SIGNS: float32 [2, 128]
-TURN_K, TURN_V, SIGNS = range(192, 216, 8)
-CHUNKS = 216  # that there are: chunk c lies where c % CHUNKS does
-WORDS = 28
+TURN_K, TURN_V, SIGNS = range(184, 208, 8)
+CHUNKS = 208  # that there are: chunk c lies where c % CHUNKS does
+WORDS = 27

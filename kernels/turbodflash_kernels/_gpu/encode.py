@@ -18,20 +18,22 @@ from turbodflash_kernels._gpu.constants import (
     shape,
 )
 from turbodflash_kernels._gpu.levels import level, middle, middles
+from turbodflash_kernels._gpu.pairs import DOUBLED, paired_codes, sums_of_pairs, twins
 
 
 @triton.jit
 def store_heads(codes, beside, factors, slots, inside, x, ROWS: tl.constexpr, N: tl.constexpr,
-                KIND: tl.constexpr, DIM: tl.constexpr):  # fmt: skip
+                KIND: tl.constexpr, DIM: tl.constexpr, HALF: tl.constexpr):  # fmt: skip
     """One head of each row, x float32 [ROWS, N], N a power of two, of which DIM are stored.
 
-    Into slots [ROWS], of rows that are inside; pointers as after `of_head`.
+    Into slots [ROWS], of rows that are inside; pointers as after `of_head`. HALF: the last of the
+    stored blocks is one that the head fills half.
     """
     if is_plain(KIND):
         to, stored = _places(codes, slots, inside, N, DIM)
         tl.store(to, _rounded(x, KIND), mask=stored)
     elif has_norm(KIND):
-        code, norm = _turbo(tl.reshape(x, [ROWS * N // 128, 128]), KIND)
+        code, norm = _turbo(tl.reshape(x, [ROWS * N // 128, 128]), N // 128, DIM // 128, KIND, HALF)
         to, stored = _places(factors, slots, inside, N // 128, scales(KIND, DIM))
         tl.store(to, tl.reshape(norm.to(tl.float16), [ROWS, N // 128]), mask=stored)
         _store_codes(codes, beside, slots, inside, code, ROWS, N, KIND, DIM)
@@ -146,15 +148,36 @@ def _in_order(x):
 
 
 @triton.jit
-def _turbo(x, KIND: tl.constexpr):
-    """x [groups, 128] -> codes int32, and norms float32 [groups]."""
+def _turbo(x, EACH: tl.constexpr, BLOCKS: tl.constexpr, KIND: tl.constexpr, HALF: tl.constexpr):
+    """x [groups, 128], EACH a head -> codes int32, and norms float32 [groups].
+
+    HALF: of the BLOCKS of a head that are stored, the last is filled half.
+    """
     length = tl.sqrt_rn(_by_halves(x * x))
     long = length > 1e-10
-    factor = tl.where(long, tl.div_rn(1.0, tl.where(long, length, 1.0)), 0.0)
+    divisor = tl.where(long, length, 1.0)
+    if HALF:
+        code = paired_codes(x, tl.where(long, tl.div_rn(DOUBLED, divisor), 0.0), KIND)
+        sums = sums_of_pairs(_level_of(code, KIND))
+        found = tl.where(long, tl.sqrt_rn(0.25 * _by_halves(sums * sums)), 1.0)
+        code = twins(code, KIND)
+        if BLOCKS > 1:
+            paired = tl.arange(0, x.shape[0]) % EACH == BLOCKS - 1
+            others, found_of_others = _singles(x, long, divisor, KIND)
+            code = tl.where(paired[:, None], code, others)
+            found = tl.where(paired, found, found_of_others)
+    else:
+        code, found = _singles(x, long, divisor, KIND)
+    return code, tl.minimum(tl.div_rn(length, found), 65504.0)
+
+
+@triton.jit
+def _singles(x, long, divisor, KIND: tl.constexpr):
+    """Codes of full blocks, and the lengths that their levels have."""
+    factor = tl.where(long, tl.div_rn(1.0, divisor), 0.0)
     code = _count_of_middles(x * factor[:, None], KIND)
     held = _level_of(code, KIND)
-    norm = tl.div_rn(length, tl.sqrt_rn(_by_halves(held * held)))
-    return code, tl.minimum(norm, 65504.0)
+    return code, tl.sqrt_rn(_by_halves(held * held))
 
 
 @triton.jit

@@ -24,6 +24,8 @@ class KVType:
     most: numbers up to this size are stored finite. NaN, infinity and larger ones spoil the block
         that they are in, and no other.
     encode_blocks: f32 [n, block] -> uint8 [n, block_bytes]; decode_blocks: the way back.
+    encode_half_blocks: the same for blocks of which a head filled half before it was rotated, and
+        nothing else is wanted back; None where that makes no difference.
     """
 
     name: str
@@ -33,6 +35,7 @@ class KVType:
     encode_blocks: Callable[[Floats], Bytes]
     decode_blocks: Callable[[Bytes], Floats]
     rotation: Literal["none", "turbo"] = "none"
+    encode_half_blocks: Callable[[Floats], Bytes] | None = None
 
     @property
     def quantised(self) -> bool:
@@ -49,9 +52,16 @@ class KVType:
 
     def encode(self, x: NDArray[Any]) -> Bytes:
         """x [..., n] in float32 arithmetic -> uint8 [..., row_bytes(n)], n whole blocks."""
+        return self._encode(x, self.encode_blocks)
+
+    def encode_halves(self, x: NDArray[Any]) -> Bytes:
+        """As `encode`, of blocks that heads filled half before they were rotated."""
+        return self._encode(x, self.encode_half_blocks or self.encode_blocks)
+
+    def _encode(self, x: NDArray[Any], encode_blocks: Callable[[Floats], Bytes]) -> Bytes:
         blocks = np.ascontiguousarray(x, np.float32).reshape(-1, self.block)
         with np.errstate(all="ignore"):  # what cannot be stored is not worth a warning
-            stored = self.encode_blocks(blocks)
+            stored = encode_blocks(blocks)
         return stored.reshape(*x.shape[:-1], self.row_bytes(x.shape[-1]))
 
     def decode(self, stored: Bytes) -> Floats:

@@ -51,6 +51,13 @@ class HeadFormat:
         return self.rotation.kind != "none"
 
     @property
+    def half_filled(self) -> bool:
+        """Whether the last block is rotated of half a block of numbers and as many zeros: of such,
+        the second half repeats the first, but for signs.
+        """
+        return self.rotation.kind == "turbo" and 2 * (self.padded - self.head_dim) == TURBO_BLOCK
+
+    @property
     def most(self) -> float:
         """Heads of numbers up to this size are stored finite."""
         if self.rotation.kind == "hadamard":  # which may add up all numbers of a block in one
@@ -70,7 +77,15 @@ class HeadFormat:
 
     def encode(self, x: NDArray[Any]) -> Bytes:
         """Heads [..., head_dim] -> uint8 [..., row_bytes]."""
-        return self.type.encode(self.turned(np.asarray(x, np.float32)))
+        return self.encode_turned(self.turned(np.asarray(x, np.float32)))
+
+    def encode_turned(self, stored: NDArray[Any]) -> Bytes:
+        """Stored numbers [..., padded], not quantised -> uint8 [..., row_bytes]."""
+        if not self.half_filled:
+            return self.type.encode(stored)
+        whole, rest = np.split(stored, [self.padded - TURBO_BLOCK], axis=-1)
+        parts = self.type.encode(whole), self.type.encode_halves(rest)
+        return np.concatenate(parts, axis=-1)
 
     def decode(self, stored: Bytes) -> Floats:
         """uint8 [..., row_bytes] -> heads f32 [..., head_dim]."""

@@ -1,6 +1,7 @@
 """The turbo types: 128 numbers, rotated, as levels of a normal distribution times one norm.
 
-The norm is such that the levels have the length of the numbers they stand for.
+The norm is such that the levels have the length of the numbers they stand for. Of a head that fills
+half a block, codes are chosen in pairs (see _pairs).
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import numpy as np
 
 from turbodflash_kernels.kv._base import F16_MOST, Bytes, Floats, KVType, sum_of_halves
 from turbodflash_kernels.kv._blocks import half, half_at, joined
+from turbodflash_kernels.kv._pairs import LENGTH, Pairs, means
 from turbodflash_kernels.kv._rotation import TURBO_BLOCK
 
 SHORTEST = np.float32(1e-10)
@@ -41,11 +43,24 @@ def turbo_type(
         norm = length / np.sqrt(sum_of_halves(np.square(levels[code])))
         return joined(half(np.minimum(norm, np.float32(F16_MOST))), pack(code))
 
+    pairs = Pairs.of(levels)
+
+    def encode_half(y: Floats) -> Bytes:
+        """The norm is such that the head, not the block, keeps its length."""
+        numbers = means(y)
+        length = np.sqrt(np.float32(2) * sum_of_halves(numbers * numbers))
+        long = length > SHORTEST
+        factor = np.where(long, 2 * LENGTH / np.where(long, length, 1), 0).astype(np.float32)
+        code, sums = pairs.nearest(numbers * factor[:, None])
+        squares = np.float32(0.5) * sum_of_halves(sums * sums)
+        norm = length / np.where(long, np.sqrt(squares), 1)
+        return joined(half(np.minimum(norm, np.float32(F16_MOST))), pack(code))
+
     def decode(blocks: Bytes) -> Floats:
         return half_at(blocks, 0) * levels[unpack(blocks[:, 2:])]
 
     code_bytes = pack(np.zeros((1, TURBO_BLOCK), np.uint8)).shape[1]
-    return KVType(name, TURBO_BLOCK, 2 + code_bytes, MOST, encode, decode, "turbo")
+    return KVType(name, TURBO_BLOCK, 2 + code_bytes, MOST, encode, decode, "turbo", encode_half)
 
 
 def symmetric(*positive: float) -> Floats:
@@ -56,7 +71,7 @@ def symmetric(*positive: float) -> Floats:
 
 def pack_pairs(code: Bytes) -> Bytes:
     """Codes of two bits, four a byte, the first lowest: [n, 128] -> [n, 32]."""
-    four = code.reshape(len(code), -1, 4)
+    four = code.reshape(len(code), code.shape[1] // 4, 4)
     return four[:, :, 0] | four[:, :, 1] << 2 | four[:, :, 2] << 4 | four[:, :, 3] << 6
 
 

@@ -11,20 +11,21 @@ from turbodflash_kernels._cpu.calls import call4
 from turbodflash_kernels._cpu.encode_kernels import WORK
 from turbodflash_kernels._cpu.gather_kernels import copy_bytes, keys_at, put_key, values_at
 from turbodflash_kernels._cpu.kv_words import (
-    BLOCKS_K,
-    BLOCKS_V,
     CHUNK,
     ENCODE_K,
     ENCODE_V,
     K_TILE,
     MOST_K,
     MOST_V,
+    PIECES_K,
+    PIECES_V,
     SIGNS,
+    SUM_K,
+    SUM_V,
     TURN_K,
     TURN_V,
     V_ROW,
     WIDTH_K,
-    WIDTH_V,
 )
 from turbodflash_kernels._cpu.norm_kernels import inverse_rms
 from turbodflash_kernels._cpu.simd import (
@@ -123,7 +124,11 @@ def rotate(kind: str):
     def kernel(args, task, scratch):
         kv, heads, kv_heads = load_i64(args + KV), load_i64(args + HEADS), load_i64(args + KV_HEADS)
         head_dim, n_rot = load_i64(args + HEAD_DIM), load_i64(args + N_ROT)
-        width_k, width_v = load_i64(kv + WIDTH_K), load_i64(kv + WIDTH_V)
+        width_q, width_k, width_v = (
+            load_i64(kv + WIDTH_K),
+            load_i64(kv + SUM_K),
+            load_i64(kv + SUM_V),
+        )
         turn_k, turn_v, signs = load_i64(kv + TURN_K), load_i64(kv + TURN_V), load_i64(kv + SIGNS)
         finite = load_i64(args + FINITE) != 0
         first = task * load_i64(args + ROWS_PER_TASK)
@@ -138,14 +143,14 @@ def rotate(kind: str):
             x = load_i64(args + QKV) + row * load_i64(args + QKV_STRIDE)
             q = load_i64(args + Q) + row * load_i64(args + Q_STRIDE)
             for head in range(heads):
-                query, to = x + 4 * head * head_dim, q + 4 * head * width_k
+                query, to = x + 4 * head * head_dim, q + 4 * head * width_q
                 if load_i64(args + Q_NORM) != 0:
                     norm_head(query, load_i64(args + Q_NORM), load_f32(args + Q_EPS), head_dim,
                               normed)  # fmt: skip
                     query = normed
                 rotate_head(query, cos, n_rot, head_dim, to)
-                fill_up(to, head_dim, width_k)
-                turn(to, width_k, turn_k, signs, False)
+                fill_up(to, head_dim, width_q)
+                turn(to, width_q, turn_k, signs, False)
             keys, values = x + 4 * heads * head_dim, x + 4 * (heads + kv_heads) * head_dim
             chunk, at = slot // CHUNK, slot % CHUNK
             for head in range(kv_heads):
@@ -159,7 +164,7 @@ def rotate(kind: str):
                     hold(head_at, load_f32(kv + MOST_K), head_dim)
                 fill_up(head_at, head_dim, width_k)
                 turn(head_at, width_k, turn_k, signs, False)
-                call4(load_i64(kv + ENCODE_K), head_at, load_i64(kv + BLOCKS_K), key_row, work)
+                call4(load_i64(kv + ENCODE_K), head_at, load_i64(kv + PIECES_K), key_row, work)
                 tile = keys_at(kv, chunk, head) + at // 16 * load_i64(kv + K_TILE)
                 put_key(kv, key_row, tile, at % 16)
             for head in range(kv_heads):
@@ -176,6 +181,6 @@ def rotate(kind: str):
                     fill_up(head_at, head_dim, width_v)
                     turn(head_at, width_v, turn_v, signs, False)
                 to = values_at(kv, chunk, head) + at * load_i64(kv + V_ROW)
-                call4(load_i64(kv + ENCODE_V), value, load_i64(kv + BLOCKS_V), to, work)
+                call4(load_i64(kv + ENCODE_V), value, load_i64(kv + PIECES_V), to, work)
 
     return kernel

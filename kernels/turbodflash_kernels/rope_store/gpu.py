@@ -28,6 +28,7 @@ def turn_and_store(
     Q_NORM: tl.constexpr, K_NORM: tl.constexpr, V_NORM: tl.constexpr,
     K: tl.constexpr, K_DIM: tl.constexpr, K_ROTATION: tl.constexpr, K_TURNED: tl.constexpr,
     V: tl.constexpr, V_DIM: tl.constexpr, V_ROTATION: tl.constexpr, V_TURNED: tl.constexpr,
+    K_HALF: tl.constexpr, V_HALF: tl.constexpr,
     K_BLOCK: tl.constexpr, V_BLOCK: tl.constexpr, ROWS: tl.constexpr, RING: tl.constexpr,
 ):  # fmt: skip
     """One head of ROWS rows: queries go to q, keys and values to their slots."""
@@ -52,7 +53,7 @@ def turn_and_store(
         )
         slot = tl.load(slots + row, mask=inside, other=0)
         slot = slot % RING if RING else slot
-        store_heads(k, k_beside, k_factors, slot, inside, key, ROWS, K_BLOCK, K, K_DIM)
+        store_heads(k, k_beside, k_factors, slot, inside, key, ROWS, K_BLOCK, K, K_DIM, K_HALF)
     else:
         column = tl.arange(0, V_BLOCK)[None, :]
         value = tl.load(of[:, None] + column, mask=inside[:, None] & (column < DIM), other=0.0)
@@ -65,7 +66,7 @@ def turn_and_store(
         )
         slot = tl.load(slots + row, mask=inside, other=0)
         slot = slot % RING if RING else slot
-        store_heads(v, v_beside, v_factors, slot, inside, value, ROWS, V_BLOCK, V, V_DIM)
+        store_heads(v, v_beside, v_factors, slot, inside, value, ROWS, V_BLOCK, V, V_DIM, V_HALF)
 
 
 @triton.jit
@@ -194,4 +195,5 @@ def _stored(side: str, memory: Side) -> dict[str, object]:
         f"{side}_BLOCK": triton.next_power_of_2(memory.dim),
         f"{side}_ROTATION": rotation.kind,
         f"{side}_TURNED": rotation.block,
+        f"{side}_HALF": memory.format.half_filled,
     }
