@@ -17,23 +17,26 @@ from turbodflash_kernels._gpu.constants import (
     scales,
     shape,
 )
+from turbodflash_kernels._gpu.hadamard import log2
 from turbodflash_kernels._gpu.levels import level, middle, middles
-from turbodflash_kernels._gpu.pairs import DOUBLED, paired_codes, sums_of_pairs, twins
+from turbodflash_kernels._gpu.pairs import DOUBLED, paired_codes
 
 
 @triton.jit
-def store_heads(codes, beside, factors, slots, inside, x, ROWS: tl.constexpr, N: tl.constexpr,
+def store_heads(codes, beside, factors, pairs, slots, inside, x,
+                ROWS: tl.constexpr, N: tl.constexpr,
                 KIND: tl.constexpr, DIM: tl.constexpr, HALF: tl.constexpr):  # fmt: skip
     """One head of each row, x float32 [ROWS, N], N a power of two, of which DIM are stored.
 
     Into slots [ROWS], of rows that are inside; pointers as after `of_head`. HALF: the last of the
-    stored blocks is one that the head fills half.
+    stored blocks is one that the head fills half; pairs: the table of its codes.
     """
     if is_plain(KIND):
         to, stored = _places(codes, slots, inside, N, DIM)
         tl.store(to, _rounded(x, KIND), mask=stored)
     elif has_norm(KIND):
-        code, norm = _turbo(tl.reshape(x, [ROWS * N // 128, 128]), N // 128, DIM // 128, KIND, HALF)
+        blocks = tl.reshape(x, [ROWS * N // 128, 128])
+        code, norm = _turbo(blocks, pairs, N // 128, DIM // 128, KIND, HALF)
         to, stored = _places(factors, slots, inside, N // 128, scales(KIND, DIM))
         tl.store(to, tl.reshape(norm.to(tl.float16), [ROWS, N // 128]), mask=stored)
         _store_codes(codes, beside, slots, inside, code, ROWS, N, KIND, DIM)
@@ -148,19 +151,19 @@ def _in_order(x):
 
 
 @triton.jit
-def _turbo(x, EACH: tl.constexpr, BLOCKS: tl.constexpr, KIND: tl.constexpr, HALF: tl.constexpr):
+def _turbo(x, pairs, EACH: tl.constexpr, BLOCKS: tl.constexpr, KIND: tl.constexpr,
+           HALF: tl.constexpr):  # fmt: skip
     """x [groups, 128], EACH a head -> codes int32, and norms float32 [groups].
 
     HALF: of the BLOCKS of a head that are stored, the last is filled half.
     """
-    length = tl.sqrt_rn(_by_halves(x * x))
+    length = tl.sqrt_rn(_by_halves(x * x, 128))
     long = length > 1e-10
     divisor = tl.where(long, length, 1.0)
     if HALF:
-        code = paired_codes(x, tl.where(long, tl.div_rn(DOUBLED, divisor), 0.0), KIND)
-        sums = sums_of_pairs(_level_of(code, KIND))
-        found = tl.where(long, tl.sqrt_rn(0.25 * _by_halves(sums * sums)), 1.0)
-        code = twins(code, KIND)
+        factor = tl.where(long, tl.div_rn(DOUBLED, divisor), 0.0)
+        code, sums = paired_codes(x, factor, pairs, KIND)
+        found = tl.where(long, tl.sqrt_rn(0.5 * _by_halves(sums * sums, 64)), 1.0)
         if BLOCKS > 1:
             paired = tl.arange(0, x.shape[0]) % EACH == BLOCKS - 1
             others, found_of_others = _singles(x, long, divisor, KIND)
@@ -177,14 +180,14 @@ def _singles(x, long, divisor, KIND: tl.constexpr):
     factor = tl.where(long, tl.div_rn(1.0, divisor), 0.0)
     code = _count_of_middles(x * factor[:, None], KIND)
     held = _level_of(code, KIND)
-    return code, tl.sqrt_rn(_by_halves(held * held))
+    return code, tl.sqrt_rn(_by_halves(held * held, 128))
 
 
 @triton.jit
-def _by_halves(x):
-    """Sums of x [n, 128]: halves are added until one number is left."""
-    for i in tl.static_range(7):
-        x = tl.sum(tl.reshape(x, [x.shape[0], 2, 64 >> i]), 1)
+def _by_halves(x, N: tl.constexpr):
+    """Sums of x [n, N]: halves are added until one number is left."""
+    for i in tl.static_range(log2(N)):
+        x = tl.sum(tl.reshape(x, [x.shape[0], 2, N >> (i + 1)]), 1)
     return tl.reshape(x, [x.shape[0]])
 
 

@@ -2,75 +2,57 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import triton
 import triton.language as tl
+from numpy.typing import NDArray
 
+from turbodflash_kernels._gpu.hadamard import log2
 from turbodflash_kernels._gpu.levels import LEVELS
 from turbodflash_kernels.kv._pairs import LENGTH, TWINS, Pairs
 
-_PAIRS = {
-    kind: Pairs.of(np.array(LEVELS[kind], np.float32)) for kind in ("turbo2", "turbo3", "turbo4")
-}
-MIDDLES = {kind: [float(middle) for middle in pairs.middles] for kind, pairs in _PAIRS.items()}
-CODES = {
-    kind: [int(a) | int(b) << 8 for a, b in zip(pairs.first, pairs.second, strict=True)]
-    for kind, pairs in _PAIRS.items()
-}
 TWIN_WORDS = [int(word) for word in np.packbits(TWINS < 0, bitorder="little").view("<i4")]
 DOUBLED = tl.constexpr(float(2 * LENGTH))
 
 
-@triton.jit
-def paired_codes(x, factor, KIND: tl.constexpr):
-    """Codes int32 [groups, 128] of x [groups, 128], of which the second halves repeat the first.
+def table(kind: str) -> NDArray[Any]:
+    """What kernels look up: middles f32 [n], codes [n + 1], the second above the first, and sums
+    [n + 1]; n is half of the levels squared."""
+    pairs = Pairs.of(np.array(LEVELS[kind], np.float32))
+    codes = pairs.first.astype(np.float32) + 256 * pairs.second.astype(np.float32)
+    return np.concatenate([pairs.middles, codes, pairs.sums])
 
-    factor [groups]: what makes of a number twice what is coded. `twins` makes of the second halves'
-    codes what is stored.
+
+@triton.jit
+def paired_codes(x, factor, pairs, KIND: tl.constexpr):
+    """x [groups, 128], whose second halves repeat the first, times factor [groups], which makes of
+    a number twice what is coded: codes int32 [groups, 128], and the sums of their levels [*, 64].
     """
+    MIDDLES: tl.constexpr = middles(KIND)
+    LAST: tl.constexpr = last(KIND)
     first, _ = tl.split(tl.permute(tl.reshape(x, [x.shape[0], 2, 64]), (0, 2, 1)))
     doubled = first * factor[:, None]
     size = tl.abs(doubled)
-    code = tl.full(doubled.shape, codes(KIND, 0), tl.int32)
-    for i in tl.static_range(sums(KIND)):
-        code += tl.where(size >= middle(KIND, i), codes(KIND, i + 1) - codes(KIND, i), 0)
-    code = tl.where(doubled < 0, code ^ (last(KIND) * 0x101), code)
-    both = tl.join(code & 0xFF, code >> 8)
-    return tl.reshape(tl.permute(both, (0, 2, 1)), [x.shape[0], 128])
-
-
-@triton.jit
-def twins(code, KIND: tl.constexpr):
-    """Codes [groups, 128] of pairs, of the opposite level where a twin is the negative."""
-    number = tl.arange(0, 128)
-    word = tl.where(number // 32 == 2, twin_word(0), tl.where(number // 32 == 3, twin_word(1), 0))
-    flips = (word >> number % 32) & 1 == 1
-    return tl.where(flips[None, :], last(KIND) - code, code)
-
-
-@triton.jit
-def sums_of_pairs(held):
-    """Levels [groups, 128] -> in both halves the sum of the two of a pair."""
-    first, second = tl.split(tl.permute(tl.reshape(held, [held.shape[0], 2, 64]), (0, 2, 1)))
-    both = tl.join(first + second, first + second)
-    return tl.reshape(tl.permute(both, (0, 2, 1)), [held.shape[0], 128])
+    place = tl.zeros(doubled.shape, tl.int32)  # how many middles are not above
+    for i in tl.static_range(log2(MIDDLES)):
+        STEP: tl.constexpr = MIDDLES >> (i + 1)
+        place += tl.where(size >= tl.load(pairs + place + (STEP - 1)), STEP, 0)
+    place += tl.where(size >= tl.load(pairs + place), 1, 0)
+    code = tl.load(pairs + MIDDLES + place).to(tl.int32)
+    code = tl.where(doubled < 0, code ^ (LAST * 0x101), code)
+    number = tl.arange(0, 64)
+    flips = (tl.where(number < 32, twin_word(0), twin_word(1)) >> number % 32) & 1 == 1
+    second = tl.where(flips[None, :], LAST - (code >> 8), code >> 8)
+    both = tl.permute(tl.join(code & 0xFF, second), (0, 2, 1))
+    return tl.reshape(both, [x.shape[0], 128]), tl.load(pairs + 2 * MIDDLES + 1 + place)
 
 
 @triton.constexpr_function
-def sums(kind):
-    """How many there are above 0."""
-    return len(MIDDLES[kind])
-
-
-@triton.constexpr_function
-def middle(kind, index):
-    return MIDDLES[kind][index]
-
-
-@triton.constexpr_function
-def codes(kind, index):
-    """The first code, and the second above it."""
-    return CODES[kind][index]
+def middles(kind):
+    """How many there are between sums of two levels, from 0 up."""
+    return len(LEVELS[kind]) ** 2 // 4
 
 
 @triton.constexpr_function

@@ -8,11 +8,13 @@ import numpy as np
 import triton
 import triton.language as tl
 
+from turbodflash_kernels._gpu import pairs
 from turbodflash_kernels._gpu.device import FEW_ROWS, GpuDevice
 from turbodflash_kernels._gpu.encode import store_heads
 from turbodflash_kernels._gpu.hadamard import turned
 from turbodflash_kernels._gpu.kv import GpuKV, Side
 from turbodflash_kernels._gpu.planes import of_head
+from turbodflash_kernels.kv import HeadFormat
 from turbodflash_kernels.op import Array, RmsNorm, Rope
 
 FEW_ROWS_AT_ONCE, ROWS_AT_ONCE = 1, 8
@@ -22,7 +24,7 @@ FEW_ROWS_AT_ONCE, ROWS_AT_ONCE = 1, 8
 def turn_and_store(
     x, stride, positions, slots, n, inv_freq, magnitude, q_norm, q_eps, k_norm, k_eps,
     v_norm, v_eps, q,
-    k, k_beside, k_factors, most_k, v, v_beside, v_factors, most_v, room,
+    k, k_beside, k_factors, k_pairs, most_k, v, v_beside, v_factors, v_pairs, most_v, room,
     HEADS: tl.constexpr, KV_HEADS: tl.constexpr, DIM: tl.constexpr, N_ROT: tl.constexpr,
     ADJACENT: tl.constexpr, FINITE: tl.constexpr,
     Q_NORM: tl.constexpr, K_NORM: tl.constexpr, V_NORM: tl.constexpr,
@@ -53,7 +55,9 @@ def turn_and_store(
         )
         slot = tl.load(slots + row, mask=inside, other=0)
         slot = slot % RING if RING else slot
-        store_heads(k, k_beside, k_factors, slot, inside, key, ROWS, K_BLOCK, K, K_DIM, K_HALF)
+        store_heads(
+            k, k_beside, k_factors, k_pairs, slot, inside, key, ROWS, K_BLOCK, K, K_DIM, K_HALF
+        )
     else:
         column = tl.arange(0, V_BLOCK)[None, :]
         value = tl.load(of[:, None] + column, mask=inside[:, None] & (column < DIM), other=0.0)
@@ -66,7 +70,9 @@ def turn_and_store(
         )
         slot = tl.load(slots + row, mask=inside, other=0)
         slot = slot % RING if RING else slot
-        store_heads(v, v_beside, v_factors, slot, inside, value, ROWS, V_BLOCK, V, V_DIM, V_HALF)
+        store_heads(
+            v, v_beside, v_factors, v_pairs, slot, inside, value, ROWS, V_BLOCK, V, V_DIM, V_HALF
+        )
 
 
 @triton.jit
@@ -157,7 +163,11 @@ def bind(
 ) -> Callable[..., Array]:
     inv_freq = device.upload(np.asarray(rope.inv_freq, np.float32))
     norms = (*_norm(q_norm, inv_freq), *_norm(k_norm, inv_freq), *_norm(v_norm, inv_freq))
-    memory = (*kv.k.written, kv.format_k.most, *kv.v.written, kv.format_v.most, kv.room)
+    pairs_k, pairs_v = (_pairs(device, side.format) for side in (kv.k, kv.v))
+    memory = (
+        *(*kv.k.written, pairs_k, kv.format_k.most),
+        *(*kv.v.written, pairs_v, kv.format_v.most, kv.room),
+    )
     shape = {
         **{"HEADS": heads, "KV_HEADS": kv_heads, "DIM": head_dim, "N_ROT": rope.n_rot},
         **{"ADJACENT": rope.kind == "norm", "FINITE": finite},
@@ -185,6 +195,11 @@ def bind(
 
 def _norm(norm: RmsNorm | None, nothing: Array) -> tuple[Array, float]:
     return (nothing, 0.0) if norm is None else (norm.weight, norm.eps)
+
+
+def _pairs(device: GpuDevice, format: HeadFormat) -> Array:
+    """The table of paired codes; nothing much if the format has none."""
+    return device.upload(pairs.table(format.type.name) if format.half_filled else np.zeros(1, "f4"))
 
 
 def _stored(side: str, memory: Side) -> dict[str, object]:
