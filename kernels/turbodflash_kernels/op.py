@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any, Literal, TypeAlias
 
+from turbodflash_kernels.blocks import Stored
 from turbodflash_kernels.planar import Format, Planar
 
 Array: TypeAlias = Any  # a handle that a device made: it has .shape and rows can be sliced
@@ -20,12 +21,14 @@ class Part:
 
     decode(start, stop): rows start..stop-1 of that tensor; may be called from several threads.
     factor: what products with these rows are multiplied by.
+    stored: the same rows, for a device that needs no decoding; it then reports what it took.
     """
 
     format: Format
     rows: int
     decode: Callable[[int, int], Planar]
     factor: float = 1.0
+    stored: Stored | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from turbodflash_engine.errors import BadModel
 from turbodflash_engine.layers.contradiction import contradicted
 from turbodflash_engine.metadata import Metadata
+from turbodflash_kernels.blocks import Blocks, Stored
 from turbodflash_kernels.op import Part
 from turbodflash_kernels.planar import Format, Planar, dequantize
 
@@ -56,6 +57,8 @@ class WeightType(Protocol):
     def format(self) -> Format: ...
     @property
     def decode(self) -> Callable[[NDArray[np.uint8]], Planar]: ...
+    @property
+    def blocks(self) -> Blocks | None: ...
 
 
 @dataclass(slots=True)
@@ -166,8 +169,14 @@ class Tensors:
                 done.add(start, stop)
             return planar
 
+        def taken(start: int, stop: int) -> None:
+            self._loaded(data[start:stop].nbytes)
+            done.add(start, stop)
+
         count = len(data) if rows is None else len(rows)
-        return Part(weight_type.format, count, decode, self._factor(name))
+        whole = rows is None and (weight_type.format.dense or weight_type.blocks)
+        stored = Stored(weight_type.blocks, data, taken) if whole else None
+        return Part(weight_type.format, count, decode, self._factor(name), stored)
 
     def shape(self, name: str) -> Shape:
         """In the file's order, the row length first."""

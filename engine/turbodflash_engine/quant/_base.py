@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from turbodflash_kernels.blocks import Blocks
 from turbodflash_kernels.planar import Format, Planar
 
 Bytes = NDArray[np.uint8]
@@ -31,6 +32,7 @@ class WeightType(NamedTuple):
     decode: uint8 [rows, row_bytes], contiguous -> Planar of those rows, in new memory (a dense type
     may view the argument). It is fastest on about a quarter of a million
     weights at a time, which stay in a core's cache.
+    blocks: the same for devices that decode by themselves; None = `decode` alone knows.
     """
 
     name: str
@@ -39,6 +41,7 @@ class WeightType(NamedTuple):
     block_bytes: int
     format: Format
     decode: Callable[[Bytes], Planar]
+    blocks: Blocks | None = None
 
 
 def field(raw: Bytes, block_bytes: int, at: int, nbytes: int) -> Bytes:

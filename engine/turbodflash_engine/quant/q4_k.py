@@ -1,9 +1,11 @@
 """Q4_K: 256 weights in 144 bytes, `w = d * scale * nibble - dmin * min`, 6-bit pairs per 32."""
 
 from turbodflash_engine.quant._base import Bytes, WeightType, field, half, planes, scales_and_mins
+from turbodflash_kernels.blocks import Blocks, Plane
 from turbodflash_kernels.planar import Format, Planar
 
 FORMAT = Format(bits=4, block=32, affine=True, two_level=True)
+BLOCKS = Blocks(256, 144, (Plane(16, 4, 32),), scale=0, min=2, factors=4)
 
 
 def decode(raw: Bytes) -> Planar:
@@ -18,4 +20,4 @@ def decode(raw: Bytes) -> Planar:
     )
 
 
-PLUGIN = WeightType("Q4_K", 12, 256, 144, FORMAT, decode)
+PLUGIN = WeightType("Q4_K", 12, 256, 144, FORMAT, decode, BLOCKS)

@@ -1,9 +1,11 @@
 """Q5_K: 256 weights in 176 bytes; Q4_K with the fifth bits of eight sub-blocks in 32 bytes."""
 
 from turbodflash_engine.quant._base import Bytes, WeightType, field, half, planes, scales_and_mins
+from turbodflash_kernels.blocks import Blocks, Plane
 from turbodflash_kernels.planar import Format, Planar
 
 FORMAT = Format(bits=5, block=32, affine=True, two_level=True)
+BLOCKS = Blocks(256, 176, (Plane(48, 4, 32), Plane(16, 1, 32)), scale=0, min=2, factors=4)
 
 
 def decode(raw: Bytes) -> Planar:
@@ -20,4 +22,4 @@ def decode(raw: Bytes) -> Planar:
     )
 
 
-PLUGIN = WeightType("Q5_K", 13, 256, 176, FORMAT, decode)
+PLUGIN = WeightType("Q5_K", 13, 256, 176, FORMAT, decode, BLOCKS)

@@ -3,9 +3,11 @@
 import numpy as np
 
 from turbodflash_engine.quant._base import Bytes, WeightType, field, half, planes
+from turbodflash_kernels.blocks import Blocks, Plane
 from turbodflash_kernels.planar import Format, Planar
 
 FORMAT = Format(bits=6, block=16, zero=32, two_level=True)
+BLOCKS = Blocks(256, 210, (Plane(0, 4, 64), Plane(128, 2, 32)), scale=208, factors=192)
 
 
 def decode(raw: Bytes) -> Planar:
@@ -19,4 +21,4 @@ def decode(raw: Bytes) -> Planar:
     )
 
 
-PLUGIN = WeightType("Q6_K", 14, 256, 210, FORMAT, decode)
+PLUGIN = WeightType("Q6_K", 14, 256, 210, FORMAT, decode, BLOCKS)

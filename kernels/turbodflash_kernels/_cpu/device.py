@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
@@ -15,7 +14,8 @@ from turbodflash_kernels._cpu import kv, layout, weight
 from turbodflash_kernels._cpu.arena import Arena, is_scratch
 from turbodflash_kernels._cpu.ceilings import CpuProbe
 from turbodflash_kernels._cpu.library import Compiling, Library
-from turbodflash_kernels._cpu.memory import Memory, keep_freed
+from turbodflash_kernels._cpu.memory import Memory
+from turbodflash_kernels._cpu.packing import Packing
 from turbodflash_kernels._cpu.state import CpuState
 from turbodflash_kernels._cpu.team import Tape, Team, address, aligned
 from turbodflash_kernels._cpu.words import ARGUMENT_WORDS, RECORD_WORDS, own_tasks
@@ -61,8 +61,7 @@ class CpuDevice(Device):
         self._memo: dict[Any, Any] = {}
         self._announced = 0
         self._capturing = False
-        self._packers: ThreadPoolExecutor | None = None
-        self._packing: list[Future[None]] = []
+        self._packing = Packing(self.threads_batch, self.library)
 
     def describe(self) -> str:
         batch = f" ({self.threads_batch} for prompts)" * (self.threads_batch != self.threads)
@@ -105,26 +104,7 @@ class CpuDevice(Device):
         np.copyto(target, source)
 
     def pack(self, parts: Sequence[Part], cols: int) -> weight.CpuWeight:
-        return weight.pack(parts, cols, self.library, self._memory, self._submit)
-
-    def _submit(self, job: weight.Job) -> None:
-        if self._packers is None:
-            keep_freed(True)
-            self._packers = ThreadPoolExecutor(self.threads_batch, "turbodflash-pack")
-        self._packing.append(self._packers.submit(job))
-
-    def _packed(self) -> None:
-        """Wait until all weights are there; what went wrong with one is raised here."""
-        if self._packers is None:
-            return
-        packing, self._packing = self._packing, []
-        try:
-            for job in packing:
-                job.result()
-        finally:
-            self._packers.shutdown(cancel_futures=True)
-            self._packers = None
-            keep_freed(False)
+        return weight.pack(parts, cols, self.library, self._memory, self._packing)
 
     def bytes_per_weight(self, format: Format) -> float:
         cols = 256
@@ -188,7 +168,7 @@ class CpuDevice(Device):
 
     def flush(self) -> None:
         """Do what was recorded."""
-        self._packed()
+        self._packing.wait()
         if self._records:
             tape, many, _ = self._take()
             self._play(tape, many)

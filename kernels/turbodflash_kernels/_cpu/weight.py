@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,11 +13,10 @@ from numpy.typing import NDArray
 from turbodflash_kernels._cpu import layout
 from turbodflash_kernels._cpu.library import Library
 from turbodflash_kernels._cpu.memory import Memory
+from turbodflash_kernels._cpu.packing import Packing
 from turbodflash_kernels._cpu.team import address
 from turbodflash_kernels.op import Part
 from turbodflash_kernels.planar import Format, Planar
-
-Job = Callable[[], None]
 
 CHUNK_BYTES = 1 << 20  # codes decoded at once: fewer, and two threads wait for the interpreter
 
@@ -62,7 +62,7 @@ def pack(
     cols: int,
     library: Library,
     memory: Memory,
-    submit: Callable[[Job], object],
+    packing: Packing,
 ) -> CpuWeight:
     """Hand in jobs that decode and pack all rows, chunk by chunk, in any order, side by side.
 
@@ -74,8 +74,7 @@ def pack(
         size = -(-rows // layout.TILE) * layout.tile_bytes(fmt, cols)
         tiles = memory.take((size,), np.uint8)
         packed.append(PackedPart(fmt, rows, cols, tiles, group[0].factor))
-        for job in _jobs(packed[-1], group, _packer(fmt, library)):
-            submit(job)
+        _hand_in(packed[-1], group, library, packing)
     return CpuWeight(tuple(packed), cols)
 
 
@@ -92,26 +91,43 @@ def _runs(parts: Sequence[Part]) -> list[list[Part]]:
     return runs
 
 
-def _jobs(target: PackedPart, parts: list[Part], packer: Callable[..., None]) -> list[Job]:
+def _hand_in(target: PackedPart, parts: list[Part], library: Library, packing: Packing) -> None:
     step = max(CHUNK_BYTES // target.cols // layout.TILE, 1) * layout.TILE
-    jobs: list[Job] = []
     first = 0
     for part in parts:
+        kernel = _unpacker(part, library)
         for start in range(0, part.rows, step):
             stop = min(start + step, part.rows)
-            at = (first + start) // layout.TILE * target.tile_bytes
-            jobs.append(_job(target, part, start, stop, at, packer))
+            to = address(target.tiles) + (first + start) // layout.TILE * target.tile_bytes
+            if kernel and part.stored:
+                rows = part.stored.data[start:stop]
+                words = (kernel, to, stop - start, target.cols, address(rows))
+                packing.record(words, rows, partial(part.stored.taken, start, stop))
+            else:
+                packing.submit(_job(target, part, start, stop, to, _packer(part.format, library)))
         first += part.rows
-    return jobs
+
+
+def _unpacker(part: Part, library: Library) -> int:
+    """The kernel that takes the bytes of the file as they are; 0 = there is none."""
+    fmt = part.format
+    if part.stored is None:
+        return 0
+    if fmt.dense:
+        return library.address("_cpu.pack_kernels", "pack_dense", layout.DENSE_BYTES[fmt.dense])
+    blocks = part.stored.blocks
+    if blocks is None or tuple(plane.bits for plane in blocks.planes) != layout.PLANES[fmt.bits]:
+        return 0
+    return library.address("_cpu.unpack_kernels", "unpack", fmt, blocks)
 
 
 def _job(
-    target: PackedPart, part: Part, start: int, stop: int, at: int, packer: Callable[..., None]
-) -> Job:
+    target: PackedPart, part: Part, start: int, stop: int, to: int, packer: Callable[..., None]
+) -> Callable[[], None]:
     def run() -> None:
         planar = part.decode(start, stop)
         arrays = [np.ascontiguousarray(a) for a in _arrays(planar)]
-        words = [address(target.tiles) + at, stop - start, target.cols, *map(address, arrays)]
+        words = [to, stop - start, target.cols, *map(address, arrays)]
         packer(np.array(words, np.int64))
 
     return run

@@ -1,0 +1,92 @@
+"""Packing beside whatever else is done: jobs on threads of their own.
+
+A job in Python needs the interpreter at every step, which whoever builds the model holds most of
+the time. So what machine code can do alone is gathered, and done a few megabytes at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+
+import numpy as np
+from numpy.typing import NDArray
+
+from turbodflash_kernels._cpu.library import Library
+from turbodflash_kernels._cpu.memory import keep_freed
+from turbodflash_kernels._cpu.team import address
+
+BATCH_BYTES = 8 << 20  # of the file
+
+
+class Packing:
+    """Jobs under way, until `wait`."""
+
+    def __init__(self, threads: int, library: Library) -> None:
+        self._threads, self._library = threads, library
+        self._pool: ThreadPoolExecutor | None = None
+        self._futures: list[Future[None]] = []
+        self._keeps = False
+        self._clear()
+
+    def submit(self, job: Callable[[], None]) -> None:
+        """Do something in Python."""
+        if not self._keeps:
+            keep_freed(True)
+            self._keeps = True
+        self._start(job)
+
+    def record(
+        self, words: Sequence[int], rows: NDArray[np.uint8], taken: Callable[[], object]
+    ) -> None:
+        """Call a kernel, words[0], with what follows it; then `taken`.
+
+        rows: what it reads, which is kept alive until then.
+        """
+        self._words += words
+        self._rows.append(rows)
+        self._taken.append(taken)
+        self._nbytes += rows.nbytes
+        if self._nbytes >= BATCH_BYTES:
+            self._send()
+
+    def wait(self) -> None:
+        """Until all is done; what went wrong with one is raised here."""
+        self._send()
+        if self._pool is None:
+            return
+        futures, self._futures = self._futures, []
+        try:
+            for future in futures:
+                future.result()
+        finally:
+            self._pool.shutdown(cancel_futures=True)
+            self._pool = None
+            if self._keeps:
+                keep_freed(False)
+                self._keeps = False
+
+    def _start(self, job: Callable[[], None]) -> None:
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(self._threads, "turbodflash-pack")
+        self._futures.append(self._pool.submit(job))
+
+    def _send(self) -> None:
+        if not self._rows:
+            return
+        each = self._library.function(3, "_cpu.unpack_kernels", "each")
+        words, rows, taken = np.array(self._words, np.int64), self._rows, self._taken
+        self._clear()
+
+        def run() -> None:
+            each(address(words), len(rows), 0)
+            for told in taken:
+                told()
+
+        self._start(run)
+
+    def _clear(self) -> None:
+        self._words: list[int] = []
+        self._rows: list[NDArray[np.uint8]] = []
+        self._taken: list[Callable[[], object]] = []
+        self._nbytes = 0
