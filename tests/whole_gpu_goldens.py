@@ -14,10 +14,13 @@ from tests.engine.block_drafts import Logits
 from tests.engine.spec_runs import read_prompt, recorded, runs, take_step, tiny_draft
 from tests.engine.tiny_models import TARGETS, golden, tiny
 from tests.golden_files import GOLDEN
+from tests.interpreter import improve
 from turbodflash_engine.drafters._block.drafter import BlockDrafter
 from turbodflash_engine.models._base import Model
 from turbodflash_engine.options import SpecOptions
 from turbodflash_kernels._gpu.device import GpuDevice
+
+improve()
 
 SPEC_ATOL = 2e-4  # as recorded
 PAIRS = sorted(path.name.split(".")[0] for path in (GOLDEN / "spec").glob("*.json.xz"))

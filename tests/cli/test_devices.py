@@ -63,6 +63,9 @@ def test_a_card_that_is_not_there_is_one_sentence() -> None:
     )
 
 
+IMPROVED = "from tests.interpreter import improve; improve()"
+
+
 def test_an_answer_from_a_card_is_that_of_the_cpu() -> None:
     """The head alone is there, because it is interpreted."""
     words = ("-m", str(path_of("qwen3")), "-no-cnv", "-p", "a", "-n", "4", "--temp", "0")
@@ -70,7 +73,7 @@ def test_an_answer_from_a_card_is_that_of_the_cpu() -> None:
 
     def answer(*where: str) -> tuple[str, str]:
         script = "import sys; from turbodflash_cli.app import main; main(sys.argv[1:])"
-        done = run("-c", script, *words, *small, *where, TRITON_INTERPRET="1")
+        done = run("-c", f"{IMPROVED}\n{script}", *words, *small, *where, TRITON_INTERPRET="1")
         return done.stdout, done.stderr
 
     on_the_card = answer("-dev", "gpu", "-ngl", "1")

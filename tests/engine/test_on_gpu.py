@@ -16,6 +16,7 @@ from tests.engine.spec_runs import read_prompt, runs, take_step, tiny_draft
 from tests.engine.test_lossless import Silent, Vocabulary, returned
 from tests.engine.tiny_models import golden, tiny
 from tests.golden_files import unpacked
+from tests.interpreter import improve
 from tests.kernels.replaying import Again
 from turbodflash_cli.app import main
 from turbodflash_engine.decode import Drafting, Ending, decode, prefill
@@ -31,6 +32,8 @@ BEGINNING = 2  # tokens of a first pass
 PAIRS = ("dflash--qwen3", "dflash2--qwen3", "dspark--qwen3", "eagle3--qwen3")
 PROMPT = [7, 300, 301, 302]
 SAMPLING = (SampleOptions(temp=0), SampleOptions(temp=0.8))
+
+improve()
 
 
 @pytest.mark.parametrize("name", ["llama", "qwen3"])

@@ -5,12 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tests.interpreter import improve
 from turbodflash_kernels.cases import normal
 from turbodflash_kernels.device import Device, State, open_device
 from turbodflash_kernels.op import Array, DeltaShape, RmsNorm
 
 SHAPE = DeltaShape(key_heads=1, value_heads=2, head_dim=16, taps=3)
 ROWS = 6
+
+improve()
 
 
 class Net:
