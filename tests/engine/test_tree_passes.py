@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, lru_cache
 
 import numpy as np
 import pytest
@@ -38,27 +38,29 @@ few = settings(max_examples=12, deadline=None)  # each is several passes through
 
 
 class Subject:
-    """A model that can be put back to any number of tokens of one text."""
+    """A model that can be put back to the first tokens of a text."""
 
-    def __init__(self, name: str, device: str, kv: str) -> None:
-        self.device = poisoned(device)
+    def __init__(self, name: str, device: str, kv: str, start: int) -> None:
+        self.device = opened(device)
         self.model = tiny(name, self.device, kv)
         self.text = [int(token) for token in golden(name)["long_tokens"]]
-        self._known = 0
+        self.start = start
+        self.model(self.text[:start])
+        self.model.cache.checkpoint()
 
-    def restart(self, at: int) -> None:
+    def restart(self) -> None:
         """The first tokens of the text are in the cache; what was there after them is not."""
-        reached = self.model.cache.reach(min(at, self._known))
+        reached = self.model.cache.reach(self.start)
         self.model.cache.truncate(reached)
-        if at > reached:
-            self.model(self.text[reached:at])
-        self._known = at
+        if self.start > reached:
+            self.model(self.text[reached : self.start])
 
     def rows(self, tokens: list[int], parents: tuple[int, ...] | None = None) -> Floats:
         return all_rows(self.device, self.model, tokens, parents)
 
 
-subject = cache(Subject)
+opened = cache(poisoned)
+subject = lru_cache(maxsize=len(AROUND_A_CHUNK))(Subject)
 
 
 def path_to(row: int, parents: tuple[int, ...]) -> list[int]:
@@ -72,9 +74,9 @@ def path_to(row: int, parents: tuple[int, ...]) -> list[int]:
 def test_a_row_has_the_bits_of_its_path_alone(
     name: str, device: str, kv: str, parents: tuple[int, ...], start: int
 ) -> None:
-    tried = subject(name, device, kv)
+    tried = subject(name, device, kv, start)
     tree = tried.text[-len(parents) :]
-    tried.restart(start)
+    tried.restart()
     with tried.model.cache.trial():
         together = tried.rows(tree, parents)
     for leaf in set(range(len(tree))) - set(parents):
@@ -90,25 +92,25 @@ def test_a_row_has_the_bits_of_its_path_alone(
 def test_a_kept_path_is_as_if_it_had_been_fed(
     name: str, device: str, kv: str, parents: tuple[int, ...], start: int, choice: int
 ) -> None:
-    tried = subject(name, device, kv)
+    tried = subject(name, device, kv, start)
     tree, following = tried.text[-len(parents) :], tried.text[:3]
     path = path_to(choice % len(tree), parents)
-    tried.restart(start)
+    tried.restart()
     with tried.model.cache.trial() as trial:
         tried.model(tree, parents=parents)
         trial.keep_path(path)
     assert tried.model.cache.length == start + len(path)
     kept = tried.rows(following)
-    tried.restart(start)
+    tried.restart()
     tried.model([tree[row] for row in path])
     np.testing.assert_array_equal(kept, tried.rows(following))
 
 
 @on_everything
 def test_logits_of_some_rows_are_those_of_all(name: str, device: str, kv: str) -> None:
-    tried = subject(name, device, kv)
+    tried = subject(name, device, kv, 126)
     model, tree, parents = tried.model, tried.text[-6:], (-1, 0, 0, 1, 2, 2)
-    tried.restart(126)
+    tried.restart()
     with model.cache.trial():
         everything = model(tree, 6, parents=parents).logits.copy()
     for count in (0, 1, 4):
@@ -129,8 +131,8 @@ def test_logits_of_some_rows_are_those_of_all(name: str, device: str, kv: str) -
     ids=str,
 )
 def test_what_is_no_tree_is_refused(parents: list[int], message: str) -> None:
-    tried = subject("llama", "reference", "f32")
-    tried.restart(5)
+    tried = subject("llama", "reference", "f32", 5)
+    tried.restart()
     with pytest.raises(ValueError, match=message):
         tried.model(tried.text[:3], parents=parents)
     assert tried.model.cache.length == 5
