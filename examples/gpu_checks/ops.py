@@ -26,7 +26,7 @@ def ops(setting: Setting) -> None:
             rows = max(case.rows, ROWS_OF_YARDSTICK)
             exact, plain = (
                 run(case, truth(), rows),
-                run(case, yardstick(setting.device, case), rows),
+                run(case, yardstick(setting.device, case)(), rows),
             )
             for name, got in run(case, poisoned(setting.device), case.rows).items():
                 allowed = 2 * np.abs(plain[name] - exact[name]).max() + 1e-6

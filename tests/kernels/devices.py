@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 from importlib import import_module
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,6 +55,8 @@ CACHE_TYPE_CASES = [
 SWEPT = [(op, case, device) for op, case in EVERY_CASE for device in PRESENT]
 SWEPT += [(op, case, device) for op, case in CACHE_TYPE_CASES for device in ALL_CACHE_TYPES]
 SWEPT += [(op, case, "gpu") for op in on_gpu() for case in quick_cases(op)]
+_place = {case: place for place, case in enumerate(dict.fromkeys(each[:2] for each in SWEPT))}
+SWEPT.sort(key=lambda each: _place[each[:2]])  # a case's devices are compared with one truth
 
 
 def poisoned(name: str) -> Device:
@@ -72,12 +74,15 @@ def truth() -> Device:
     return ReferenceDevice(np.float64)
 
 
-def yardstick(name: str, case: Case) -> Device:
+Yardstick: TypeAlias = Callable[[], Device]
+
+
+def yardstick(name: str, case: Case) -> Yardstick:
     """Plain arithmetic in the precision that a device promises."""
     if name == "gpu":
-        return HalfPrecision()
+        return HalfPrecision
     rounds = name != "reference" and case.lossy_weights
-    return RoundedActivations() if rounds else ReferenceDevice()
+    return RoundedActivations if rounds else ReferenceDevice
 
 
 class RoundedActivations(ReferenceDevice):

@@ -52,16 +52,18 @@ def bind(
         # of a ring of which all is needed, the slots in order
         first = max(stop - kv.ring, 0) if kv.ring else 0
         there = kv.slots(np.arange(first, stop))
-        keys, values = kv.k.stored(there), kv.v.stored(there)  # [stop - first, kv_heads, padded]
+        # [stop - first, kv_heads, padded]
+        keys, values = (side.stored(there).astype(q.dtype, copy=False) for side in (kv.k, kv.v))
         for row, position in enumerate(positions):
             last = position if causal else positions.max()
-            slots = np.arange(last + 1)
+            begin = max(position + 1 - window, 0) if window else 0
+            seen: slice | NDArray[np.int64] = slice(begin - first, last + 1 - first)
             if parents is not None:
+                slots = np.arange(last + 1)
                 slots[positions[0] :] = positions[0] + path(parents, row)
-            slots = slots[max(position + 1 - window, 0) if window else 0 :]
+                seen = slots[begin:] - first
             # [kv_heads, length, head_dim]
-            k = keys[slots - first].swapaxes(0, 1).astype(q.dtype)
-            v = values[slots - first].swapaxes(0, 1).astype(q.dtype)
+            k, v = keys[seen].swapaxes(0, 1), values[seen].swapaxes(0, 1)
             out[row] = look(grouped[row], k, v, scale, sink_of)
         return kv.format_v.back(out).reshape(len(q), heads * head_dim)
 
