@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from typing import NamedTuple
 
 from turbodflash_cli import foreign
@@ -184,6 +183,8 @@ class _Scanner:
             )
 
     def _stray(self, word: str) -> BadUsage:
+        from difflib import get_close_matches
+
         near = get_close_matches(word, self.commands, n=1)
         quoted = word if len(word) <= 40 else f"{word[:37]}..."
         return BadUsage(
@@ -194,6 +195,8 @@ class _Scanner:
         )
 
     def _unknown(self, name: str) -> BadUsage:
+        from difflib import get_close_matches
+
         shorter = name.partition("=")[0]
         if shorter != name and shorter in self.grammar.flags:
             return BadUsage(f"a value is a word of its own: {shorter} {name[len(shorter) + 1 :]}")

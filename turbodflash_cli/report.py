@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -104,6 +103,8 @@ def record(answer: Answer, model: str, draft: DraftInfo | None = None) -> str:
     }
     if did is not None and did.synthetic:
         fields["not_real"] = speculation.NOT_REAL
+    import json
+
     return json.dumps(fields, ensure_ascii=False)
 
 
@@ -125,6 +126,8 @@ def said(answer: Answer) -> dict[str, str]:
 
 def write_json(file: Path, finished: Finished) -> None:
     """Write the timings to the file that `--timings-json` named."""
+    import json
+
     write_file(file, json.dumps(timings(finished)) + "\n", "--timings-json")
 
 

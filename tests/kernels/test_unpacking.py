@@ -67,3 +67,18 @@ def test_many_chunks_go_where_they_belong() -> None:
     device = CpuDevice(2)
     found, expected = (packed(device, kind, raws, direct) for direct in (True, False))
     np.testing.assert_array_equal(found.parts[0].tiles, expected.parts[0].tiles)
+
+
+def test_what_goes_wrong_is_raised_once_and_the_device_lives_on() -> None:
+    def refuse(start: int, stop: int) -> None:
+        raise OSError("the disk is gone")
+
+    kind = plugins.find("quant", "q4_1")
+    raw = random_rows(kind, 40, 8)
+    device = CpuDevice(2)
+    device.pack([Part(kind.format, 40, refuse, stored=Stored(kind.blocks, raw, refuse))], 256)
+    with pytest.raises(OSError, match="the disk is gone"):
+        device.flush()
+    device.flush()
+    found, expected = (packed(device, kind, [raw], direct) for direct in (True, False))
+    np.testing.assert_array_equal(found.parts[0].tiles, expected.parts[0].tiles)

@@ -5,7 +5,7 @@ A drafted token can therefore be checked with exactly the noise that plain decod
 
 from __future__ import annotations
 
-import secrets
+import os
 from enum import IntEnum
 
 from turbodflash_engine.options import RANDOM_SEED
@@ -25,7 +25,7 @@ class Stream(IntEnum):
 def resolve_seed(seed: int, attempt: int = 0) -> int:
     """The seed an answer draws on, in [0, 2**32). -1 is a fresh random one."""
     if seed in (-1, RANDOM_SEED):
-        return secrets.randbelow(RANDOM_SEED)
+        return int.from_bytes(os.urandom(8), "little") % RANDOM_SEED
     return (seed + attempt) % RANDOM_SEED
 
 

@@ -15,6 +15,7 @@ import mmap
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -53,8 +54,9 @@ class Rows:
         blocks = format.padded // type.block
         return cls(blocks, fields, (type.block_bytes - 2 * fields) // unit, unit)
 
+    @cache  # noqa: B019 (rows are few, and the same in every layer)
     def places(self) -> NDArray[np.intp]:
-        """Where each byte of the rows of a tile lies in it: [16, row_bytes]."""
+        """Where each byte of the rows of a tile lies in it: [16, row_bytes]; do not change it."""
         sizes = [*[2] * self.fields, *[self.unit] * self.units] * self.blocks
         starts = np.cumsum([0, *sizes[:-1]]) * TILE
         lane = np.arange(TILE)[:, None]

@@ -132,15 +132,24 @@ def _immortal(thing: Any) -> Any:
 def _fingerprint(level: str) -> str:
     """Everything that decides what the machine code is."""
     digest = hashlib.sha256()
-    package = Path(__file__).parents[1]
-    for path in sorted(package.rglob("*.py")):
-        if path.name == "cpu.py" or path.parent.name == "_cpu" or path.parent == package:
-            digest.update(path.read_bytes())
+    for path in _sources(Path(__file__).parents[1]):
+        with open(path, "rb") as file:
+            digest.update(file.read())
     features = llvm.get_host_cpu_features().flatten()
     tools = f"{llvmlite.__version__} {platform.machine()} {sys.platform} {sys.version_info[:2]}"
     for text in (llvm.get_host_cpu_name(), features, tools):
         digest.update(text.encode())
     return f"{level}-{digest.hexdigest()[:16]}"
+
+
+def _sources(package: Path) -> list[str]:
+    """The files that kernels are made of. Every start lists them, so it is done with little ado."""
+    with os.scandir(package) as entries:
+        folders = [entry.path for entry in entries if entry.is_dir()]
+    found = [os.path.join(folder, "cpu.py") for folder in folders]
+    for folder in (str(package), os.path.join(package, "_cpu")):
+        found += [os.path.join(folder, name) for name in os.listdir(folder)]
+    return sorted(path for path in found if path.endswith(".py") and os.path.isfile(path))
 
 
 def _user() -> str:

@@ -7,7 +7,8 @@ the time. So what machine code can do alone is gathered, and done a few megabyte
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from queue import SimpleQueue
+from threading import Thread
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,8 +25,9 @@ class Packing:
 
     def __init__(self, threads: int, library: Library) -> None:
         self._threads, self._library = threads, library
-        self._pool: ThreadPoolExecutor | None = None
-        self._futures: list[Future[None]] = []
+        self._jobs: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self._workers: list[Thread] = []
+        self._failed: list[BaseException] = []
         self._keeps = False
         self._clear()
 
@@ -51,25 +53,35 @@ class Packing:
             self._send()
 
     def wait(self) -> None:
-        """Until all is done; what went wrong with one is raised here."""
+        """Until all is done; what went wrong with one is raised here, and the rest is left."""
         self._send()
-        if self._pool is None:
-            return
-        futures, self._futures = self._futures, []
-        try:
-            for future in futures:
-                future.result()
-        finally:
-            self._pool.shutdown(cancel_futures=True)
-            self._pool = None
-            if self._keeps:
-                keep_freed(False)
-                self._keeps = False
+        workers, self._workers = self._workers, []
+        for _ in workers:
+            self._jobs.put(None)
+        for worker in workers:
+            worker.join()
+        if self._keeps:
+            keep_freed(False)
+            self._keeps = False
+        failed, self._failed = self._failed, []
+        if failed:
+            raise failed[0]
 
     def _start(self, job: Callable[[], None]) -> None:
-        if self._pool is None:
-            self._pool = ThreadPoolExecutor(self._threads, "turbodflash-pack")
-        self._futures.append(self._pool.submit(job))
+        self._jobs.put(job)
+        if len(self._workers) < self._threads:
+            name = f"turbodflash-pack-{len(self._workers)}"
+            self._workers.append(Thread(target=self._work, name=name, daemon=True))
+            self._workers[-1].start()
+
+    def _work(self) -> None:
+        while (job := self._jobs.get()) is not None:
+            if self._failed:
+                continue
+            try:
+                job()
+            except BaseException as error:
+                self._failed.append(error)
 
     def _send(self) -> None:
         if not self._rows:
