@@ -33,7 +33,7 @@ from turbodflash_kernels._cpu.simd import (
     prefetch,
     store_f32,
     vbelow,
-    vexp,
+    vdecay,
     vfma,
     vload,
     vmax,
@@ -59,8 +59,8 @@ sums_of_2, sums_of_1 = products(2, 1, False), products(1, 1, False)
 
 
 @inline
-def exp1(x):
-    return vmax_of(vexp(vsplat(x)))
+def decay1(x):
+    return vmax_of(vdecay(vsplat(x)))
 
 
 @inline
@@ -68,9 +68,9 @@ def merge(total, partial, width):
     """total := total joined with a later chunk's partial, of which a key was seen."""
     end = 4 * width
     m, m_new = load_f32(total + end), load_f32(partial + end)
-    highest = max(m, m_new)
-    keep, take = exp1(m - highest), exp1(m_new - highest)
-    store_f32(total + end, highest)
+    less = decay1(-abs(m - m_new))  # exp of the lower maximum; that of the higher one is 1
+    keep, take = (np.float32(1.0), less) if m > m_new else (less, np.float32(1.0))
+    store_f32(total + end, max(m, m_new))
     sums = load_f32(total + end + 4) * keep + load_f32(partial + end + 4) * take
     store_f32(total + end + 4, sums)
     for i in range(0, width, 16):
@@ -96,20 +96,27 @@ def finish(total, width):
 
 
 @inline
+def hide(scores, begin, end, first, seen):
+    """Scores of keys that the query does not see are the lowest."""
+    for i in range(begin, end, 16):
+        score = vbelow(seen - i, vload(scores + 4 * i), vsplat(LOWEST))
+        vstore(scores + 4 * i, vbelow(first - i, vsplat(LOWEST), score))
+
+
+@inline
 def weigh(scores, begin, end, first, seen, partial, width):
     """Scores begin..end-1 of one query, which sees keys first..seen-1 of the chunk, become weights
     exp(score - m); m and l go to its partial."""
     highest = vsplat(LOWEST)
+    if first > begin or seen < (end + 15) // 16 * 16:  # keys come by sixteen
+        hide(scores, begin, end, first, seen)
     for i in range(begin, end, 16):
-        score = vbelow(seen - i, vload(scores + 4 * i), vsplat(LOWEST))
-        score = vbelow(first - i, vsplat(LOWEST), score)
-        highest = vmax(highest, score)
-        vstore(scores + 4 * i, score)
+        highest = vmax(highest, vload(scores + 4 * i))
     m = vmax_of(highest)
     total = vsplat(np.float32(0.0))
     if m > LOWEST:
         for i in range(begin, end, 16):
-            weight = vexp(vload(scores + 4 * i) - vsplat(m))
+            weight = vdecay(vload(scores + 4 * i) - vsplat(m))
             total = total + weight
             vstore(scores + 4 * i, weight)
     else:

@@ -228,13 +228,18 @@ _SMALLEST, _LARGEST = -87.33654, 88.3762
 
 
 def _emit_exp(builder: Builder, x: ir.Value) -> ir.Value:
+    most = constant_splat(_LARGEST, V_F32)
+    return _emit_decay(builder, builder.select(builder.fcmp_ordered(">", x, most), most, x))
+
+
+def _emit_decay(builder: Builder, x: ir.Value) -> ir.Value:
+    """exp of what is nowhere above _LARGEST."""
+
     def vector(value: float) -> ir.Constant:
         return constant_splat(value, V_F32)
 
     tiny = builder.fcmp_ordered("<", x, vector(_SMALLEST))
     inside = builder.select(tiny, vector(_SMALLEST), x)
-    too_big = builder.fcmp_ordered(">", inside, vector(_LARGEST))
-    inside = builder.select(too_big, vector(_LARGEST), inside)
     n = call(builder, f"llvm.rint.v{LANES}f32", V_F32, builder.fmul(inside, vector(_LOG2E)))
     r = fma(builder, n, vector(-_LN2_HIGH), inside)
     r = fma(builder, n, vector(-_LN2_LOW), r)
@@ -247,4 +252,5 @@ def _emit_exp(builder: Builder, x: ir.Value) -> ir.Value:
 
 
 vexp = intrinsic("vexp", f32x16, (f32x16,), _emit_exp)
+vdecay = intrinsic("vdecay", f32x16, (f32x16,), _emit_decay)  # exp of numbers not above 0
 vload_partial = intrinsic("vload_partial", f32x16, (_int, _int), _emit_load_partial)
