@@ -9,13 +9,15 @@ from typing import Any
 
 import numpy as np
 import triton.language as tl
+from triton.language.semantic import TritonSemantic
 from triton.runtime import interpreter
-from triton.runtime.interpreter import InterpretedFunction, InterpreterBuilder, TensorHandle
+from triton.runtime.interpreter import InterpreterBuilder, TensorHandle
 
 
 def improve() -> None:
     """What a kernel does gets cheaper, and products independent of where their rows stand."""
-    InterpretedFunction.__call__ = _call
+    interpreter._patch_lang = _patch_language_once
+    TritonSemantic.broadcast_impl_value = _broadcast_what_differs
     InterpreterBuilder.create_dot = _create_dot
     tl.tensor.__init__ = _init_tensor
     tl.block_type.with_element_ty = _with_element_type
@@ -26,25 +28,25 @@ def improve() -> None:
     builder.options = dataclasses.replace(builder.options, sanitize_overflow=False)
 
 
-_patching: Any = InterpretedFunction.__call__
 _find_numpy_type: Any = interpreter._get_np_dtype
+_patch_language: Any = interpreter._patch_lang
+_broadcast: Any = TritonSemantic.broadcast_impl_value
 
 
-def _call(self: Any, *args: Any, **kwargs: Any) -> Any:
-    """Call a function from a kernel.
+def _patch_language_once(function: Any) -> Any:
+    """The interpreter puts its own functions into the language, which costs milliseconds, at every
+    launch and every call within; here they stay."""
+    globals = function.__globals__.values()
+    languages = [each for each in globals if each is tl or each is tl.core]
+    if any(tl.core.is_builtin(language.load) for language in languages):
+        _patch_language(function)
+    return interpreter._LangPatchScope()  # with nothing to be taken back
 
-    The interpreter patches the whole language at every such call and never takes that back, which
-    costs milliseconds; once is enough.
-    """
-    if any(tl.core.is_builtin(language.load) for language in _languages(self.fn)):
-        return _patching(self, *args, **kwargs)
-    return self.rewrite()(*args, **kwargs)
 
-
-@cache
-def _languages(function: Any) -> list[Any]:
-    """The modules of the language that a function sees."""
-    return [each for each in function.__globals__.values() if each is tl or each is tl.core]
+def _broadcast_what_differs(self: Any, left: Any, right: Any) -> tuple[Any, Any]:
+    """As the language's own, which goes through the sizes of equal shapes, too."""
+    shapes = [each.type.shape.values if each.type.is_block() else [] for each in (left, right)]
+    return (left, right) if shapes[0] == shapes[1] else _broadcast(self, left, right)
 
 
 def _init_tensor(self: Any, handle: Any, type: Any) -> None:
