@@ -117,9 +117,9 @@ def test_the_prompts_for_repeating_are_prompts():
 @pytest.mark.parametrize(
     ("device", "sections", "seconds"),
     [
-        ("gpu", ("ops", "rows", "products"), 12),
+        ("gpu", ("ops", "rows", "products"), 6),
         ("gpu", ("passes",), 120),
-        ("reference", ("recorded", "graphs", "lossless"), 12),
+        ("reference", ("recorded", "graphs", "lossless"), 6),
     ],
 )
 def test_a_card_is_checked_here_interpreted(device, sections, seconds, tmp_path):
