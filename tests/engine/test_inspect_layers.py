@@ -118,11 +118,12 @@ def test_an_embedding_that_is_the_head_too_is_active_whole(inspected):
     assert inspected(tied).active == WIDTH * 512
 
 
-def test_a_draft_is_known_for_what_it_drafts_as():
-    found = inspect_file(path_of("dflash--qwen3"))
-    assert found.drafts == "draft-dflash"
+@pytest.mark.parametrize("draft", ["dflash", "dflash-swa-d2t", "dspark", "eagle3", "eagle3-d2t"])
+def test_a_draft_is_known_for_what_it_drafts_as(draft):
+    found = inspect_file(path_of(f"{draft}--qwen3"))
+    assert found.drafts == f"draft-{draft.partition('-')[0]}"
     assert found.problems == ()
-    assert "dflash.block_size" not in found.unread
+    assert not any(key.endswith("block_size") for key in found.unread)
 
 
 DENSE_ATTENTION = ("attention", 0, True, 0, 0, False)

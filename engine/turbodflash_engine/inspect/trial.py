@@ -10,7 +10,7 @@ from turbodflash_engine import plugins
 from turbodflash_engine.errors import BadModel, TurbodflashError
 from turbodflash_engine.gguf import GgufFile
 from turbodflash_engine.layers.rope import RopeOverrides
-from turbodflash_engine.layers.tensors import Layout, Tensors
+from turbodflash_engine.layers.tensors import ID_TYPES, Layout, Tensors
 from turbodflash_engine.pairing import kind_of
 from turbodflash_engine.quant import weight_type
 from turbodflash_engine.tokenizer.vocabulary import read_vocabulary
@@ -41,9 +41,10 @@ def try_to_read(file: GgufFile) -> Trial:
         form = _form(file)
     with _told(problems):
         read_vocabulary(file.metadata)
-    for tensor in {tensor.type: tensor for tensor in file.tensors.values()}.values():
+    for kind, tensor in {tensor.type: tensor for tensor in file.tensors.values()}.items():
         with _told(problems):
-            weight_type(tensor.type, tensor.name)
+            if kind not in ID_TYPES:  # the layout says which tensors those are
+                weight_type(kind, tensor.name)
     if form is None:
         return Trial({}, "", tuple(problems))
     with _told(problems):
