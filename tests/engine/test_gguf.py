@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from mmap import PAGESIZE
+
 import gguf as oracle
 import numpy as np
 import pytest
@@ -9,6 +11,7 @@ import pytest
 from tests.engine.gguf_bytes import FORMS, gguf, sample, scalar, string, tensor
 from tests.golden_files import golden_models, unpacked
 from turbodflash_engine.gguf import open_gguf
+from turbodflash_engine.gguf.file import _joined
 from turbodflash_engine.gguf.ggml_types import GGML_TYPES
 
 
@@ -71,7 +74,9 @@ def test_a_tensor_is_a_view_of_rows_that_outlives_the_file(tmp_path):
         data[0, 0] = 1
 
 
-def test_released_pages_are_read_again(tmp_path):
+@pytest.mark.parametrize("at_once", [1, 1 << 20])
+def test_released_pages_are_read_again(tmp_path, monkeypatch, at_once):
+    monkeypatch.setattr("turbodflash_engine.gguf.file.RELEASED_BYTES", at_once)
     path = tmp_path / "large.gguf"
     numbers = np.arange(30_000, dtype="<f4").reshape(100, 300)
     path.write_bytes(gguf([], [tensor("large", (300, 100))], numbers.tobytes()))
@@ -83,6 +88,19 @@ def test_released_pages_are_read_again(tmp_path):
             large.release(start, stop)
             np.testing.assert_array_equal(data, before)
         np.testing.assert_array_equal(before.view("<f4"), numbers)
+
+
+@pytest.mark.parametrize(
+    ("ranges", "joined"),
+    [
+        ([(0, 5000)], [(0, 5000)]),
+        ([(9000, 9500), (0, 5000)], [(0, 9500)]),
+        ([(0, 5000), (3 * PAGESIZE, 5 * PAGESIZE)], [(0, 5000), (3 * PAGESIZE, 5 * PAGESIZE)]),
+        ([(0, 9 * PAGESIZE), (8, 90), (9 * PAGESIZE, 9 * PAGESIZE + 1)], [(0, 9 * PAGESIZE + 1)]),
+    ],
+)
+def test_what_is_released_together_is_joined(ranges, joined):
+    assert list(_joined(ranges)) == joined
 
 
 def test_alignment_of_the_file_is_used(tmp_path):

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import mmap
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from math import prod
 from os import PathLike
 from pathlib import Path
+from threading import Lock
 from types import MappingProxyType, TracebackType
 from typing import NamedTuple
 
@@ -21,6 +22,8 @@ from turbodflash_engine.gguf.mapping import map_file
 from turbodflash_engine.gguf.splits import Split, check_part, check_total, other_parts
 from turbodflash_engine.metadata import Metadata
 
+RELEASED_BYTES = 16 << 20  # at once: each call to the system stops all threads for a moment
+
 
 class Part:
     """One file of a model: its header, and its bytes mapped read-only."""
@@ -33,6 +36,26 @@ class Part:
         except BaseException:
             self.buffer.close()
             raise
+        self._unneeded: list[tuple[int, int]] = []
+        self._unneeded_bytes = 0
+        self._lock = Lock()
+
+    def release(self, start: int, stop: int) -> None:
+        """Bytes start..stop-1 will not be read again soon: the system may take their memory back.
+
+        It is told of many at once; they are read again when touched.
+        """
+        if not hasattr(mmap, "MADV_DONTNEED"):
+            return  # a system without the call keeps them until it needs the memory
+        with self._lock:
+            self._unneeded.append((start, stop))
+            self._unneeded_bytes += stop - start
+            if self._unneeded_bytes < RELEASED_BYTES:
+                return
+            unneeded, self._unneeded, self._unneeded_bytes = self._unneeded, [], 0
+        for first, last in _joined(unneeded):
+            first -= first % mmap.PAGESIZE
+            self.buffer.madvise(mmap.MADV_DONTNEED, first, last - first)
 
     def close(self) -> None:
         # An array that still views the mapping keeps it alive, and closing then is refused.
@@ -73,12 +96,9 @@ class TensorInfo(NamedTuple):
 
     def release(self, start: int, stop: int) -> None:
         """Let the system take back the memory of these rows; they are read again when touched."""
-        if not hasattr(mmap, "MADV_DONTNEED"):
-            return  # a system without the call keeps them until it needs the memory
-        first = self.offset + start * self.row_bytes
-        length = (stop - start) * self.row_bytes + first % mmap.PAGESIZE
-        if length > 0:
-            self.part.buffer.madvise(mmap.MADV_DONTNEED, first - first % mmap.PAGESIZE, length)
+        if stop > start:
+            first, last = (self.offset + row * self.row_bytes for row in (start, stop))
+            self.part.release(first, last)
 
 
 class GgufFile:
@@ -129,6 +149,18 @@ def open_gguf(path: str | PathLike[str]) -> GgufFile:
         _close(parts)
         raise
     return opened
+
+
+def _joined(ranges: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """Ranges in order; those with less than a page between them are one."""
+    ordered = sorted(ranges)
+    first, last = ordered[0]
+    for start, stop in ordered[1:]:
+        if start - last >= mmap.PAGESIZE:
+            yield first, last
+            first = start
+        last = max(last, stop)
+    yield first, last
 
 
 def _close(parts: Sequence[Part]) -> None:
