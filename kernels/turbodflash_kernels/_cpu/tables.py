@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from llvmlite import ir
+from numpy.typing import NDArray
 
 from turbodflash_kernels._cpu.emit import (
     F32,
@@ -20,7 +21,10 @@ from turbodflash_kernels._cpu.emit import (
 )
 
 BYTES = ir.VectorType(I8, 32)
+WORDS = ir.VectorType(I16, 16)
 SHUFFLE = "llvm.x86.avx2.pshuf.b"
+UNIT = 2.0**-27
+"""What all levels of turbo4 are whole numbers of."""
 HALF_F32, HALF_I32 = ir.VectorType(F32, 8), ir.VectorType(I32, 8)
 
 
@@ -70,31 +74,114 @@ def _lanes(builder: Builder, words: ir.Value, first: int) -> ir.Value:
 def nibbles_of_tiles(builder: Builder, table: Sequence[float], words: ir.Value) -> list[ir.Value]:
     """What the eight nibbles of each lane stand for in a table of sixteen: eight vectors, the
     lowest nibble's first. By AVX2."""
-    # bytes of four lanes side by side: four times the first, the second, ...
-    order = [4 * (place % 4) + place // 4 for place in range(16)] * 2
-    halves = []
-    for first in (0, 8):
-        eight = builder.bitcast(_lanes(builder, words, first), BYTES)
-        together = _shuffled(builder, eight, order)
-        low = builder.and_(together, constant_splat(15, BYTES))
-        high = builder.and_(_shifted(builder, together), constant_splat(15, BYTES))
-        pairs = zip(_floats(builder, table, low), _floats(builder, table, high), strict=True)
-        halves.append([number for pair in pairs for number in pair])
-    return [_joined(builder, *pair) for pair in zip(*halves, strict=True)]
+    return _of_tiles([words], builder, lambda codes: _floats(builder, table, *codes))
+
+
+def sums_of_tiles(
+    builder: Builder, table: Sequence[float], words: ir.Value, others: ir.Value
+) -> list[ir.Value]:
+    """As `nibbles_of_tiles`, of two words for each lane: what both stand for, added up, in UNIT."""
+    return _of_tiles([words, others], builder, lambda codes: _sums(builder, table, *codes))
 
 
 def nibbles_of_rows(builder: Builder, table: Sequence[float], words: ir.Value) -> list[ir.Value]:
     """What the 32 nibbles of four words stand for, in their order: two vectors. By AVX2."""
+    return _of_row(_floats(builder, table, _row_codes(builder, words)), builder)
+
+
+def sums_of_rows(
+    builder: Builder, table: Sequence[float], words: ir.Value, others: ir.Value
+) -> list[ir.Value]:
+    """As `nibbles_of_rows`, of two times four words: what both stand for, added up, in UNIT."""
+    codes = (_row_codes(builder, four) for four in (words, others))
+    return _of_row(_sums(builder, table, *codes), builder)
+
+
+def _of_tiles(
+    words: Sequence[ir.Value],
+    builder: Builder,
+    found: Callable[[list[ir.Value]], list[ir.Value]],
+) -> list[ir.Value]:
+    # bytes of four lanes side by side: four times the first, the second, ...
+    order = [4 * (place % 4) + place // 4 for place in range(16)] * 2
+    mask, halves = constant_splat(15, BYTES), []
+    for first in (0, 8):
+        together = [
+            _shuffled(builder, builder.bitcast(_lanes(builder, each, first), BYTES), order)
+            for each in words
+        ]
+        low = found([builder.and_(each, mask) for each in together])
+        high = found([builder.and_(_shifted(builder, each), mask) for each in together])
+        halves.append([number for pair in zip(low, high, strict=True) for number in pair])
+    return [_joined(builder, *pair) for pair in zip(*halves, strict=True)]
+
+
+def _row_codes(builder: Builder, words: ir.Value) -> ir.Value:
+    """The nibbles of four words as bytes: elements 0-3, 8-11, ... in the lower half, 4-7, 12-15,
+    ... in the upper."""
     both = builder.shuffle_vector(words, words, ir.Constant(HALF_I32, [0, 1, 2, 3, 0, 1, 2, 3]))
-    # elements 0-3, 8-11, ... of 32 in the lower half, 4-7, 12-15, ... in the upper; two a byte
     order = [
         (8 * (place // 4) + 4 * half + place % 4) // 2 for half in (0, 1) for place in range(16)
     ]
-    spread = _shuffled(builder, builder.bitcast(both, BYTES), order)
+    spread = _shuffled(builder, builder.bitcast(both, BYTES), order)  # two in a byte
     even = builder.and_(spread, ir.Constant(BYTES, [15, 0] * 16))
     odd = builder.and_(_shifted(builder, spread), ir.Constant(BYTES, [0, 15] * 16))
-    eights = _floats(builder, table, builder.or_(even, odd))
+    return builder.or_(even, odd)
+
+
+def _of_row(eights: Sequence[ir.Value], builder: Builder) -> list[ir.Value]:
     return [_joined(builder, *eights[:2]), _joined(builder, *eights[2:])]
+
+
+def _sums(
+    builder: Builder, table: Sequence[float], first: ir.Value, second: ir.Value
+) -> list[ir.Value]:
+    """Table entries of 32 bytes plus those of 32 others, in UNIT, in the order of `_floats`.
+
+    Entries are whole numbers of UNIT, of four digits of 7 bits. So digits can be added up as bytes,
+    and numbers are put together once for both; what is rounded is their exact sum.
+    """
+    digits = [
+        builder.add(
+            call(builder, SHUFFLE, BYTES, entries, first),
+            call(builder, SHUFFLE, BYTES, entries, second),
+        )
+        for entries in (ir.Constant(BYTES, [*map(int, part)] * 2) for part in _digits(table))
+    ]
+    weights = ir.Constant(BYTES, [1, 128] * 16)
+    pairs = [
+        call(builder, "llvm.x86.avx2.pmadd.ub.sw", WORDS, weights, sixteen)
+        for upper in (0, 1)
+        for sixteen in (_interleaved(builder, *digits[i : i + 2], upper) for i in (0, 2))
+    ]
+    more = ir.Constant(WORDS, [1, 128 * 128] * 8)
+    return [
+        builder.sitofp(
+            call(
+                builder,
+                "llvm.x86.avx2.pmadd.wd",
+                HALF_I32,
+                _interleaved(builder, *pairs[i : i + 2], upper),
+                more,
+            ),
+            HALF_F32,
+        )
+        for i in (0, 2)
+        for upper in (0, 1)
+    ]
+
+
+def _digits(table: Sequence[float]) -> list[NDArray[np.int64]]:
+    """Four digits of each entry, of -64 to 63 each, the lowest first."""
+    left = np.array(table, np.float64) / UNIT
+    assert (left == np.rint(left)).all()
+    digits, rest = [], left.astype(np.int64)
+    for _ in range(4):
+        digit = (rest + 64) % 128 - 64
+        digits.append(digit)
+        rest = (rest - digit) // 128
+    assert not rest.any()
+    return digits
 
 
 def _floats(builder: Builder, table: Sequence[float], codes: ir.Value) -> list[ir.Value]:

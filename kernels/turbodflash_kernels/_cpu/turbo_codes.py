@@ -1,17 +1,15 @@
-"""Blocks of the turbo types as float32: 128 rotated numbers, of which half may repeat the others.
+"""Blocks of the turbo types as float32: 128 rotated numbers, or half of them, folded.
 
 A head that fills only half a block has zeros behind it. Such a block is turned into two halves that
 are equal but for their signs, which are the rotation's own: number 64 + i is number i, or its
 negative. The same is true of a query. So both halves of a product are equal, and a half block is
 decoded as the sum of its halves, signs put right: the products of such sums with the first half of
 a query are the products of whole blocks, whatever the codes are. Codes are symmetric, so what is
-negative has all bits of its code flipped; where that is all that halves differ in, which is almost
-always, their sum is twice the first one, and the second is never looked up.
+negative has all bits of its code flipped: the words of the second half are flipped, then they are
+looked up like those of the first.
 """
 
 from __future__ import annotations
-
-from collections.abc import Sequence
 
 import numpy as np
 from llvmlite import ir
@@ -35,7 +33,15 @@ from turbodflash_kernels._cpu.emit import (
     splat,
     store,
 )
-from turbodflash_kernels._cpu.tables import either, look_up, nibbles_of_rows, nibbles_of_tiles
+from turbodflash_kernels._cpu.tables import (
+    UNIT,
+    either,
+    look_up,
+    nibbles_of_rows,
+    nibbles_of_tiles,
+    sums_of_rows,
+    sums_of_tiles,
+)
 from turbodflash_kernels.kv._rotation import SIGNS_AFTER, TURBO_BLOCK
 
 HALF = TURBO_BLOCK // 2
@@ -87,10 +93,6 @@ def flips(codes: Codes, word: int, bits: int) -> int:
     return int(np.uint32(mask).view(np.int32))
 
 
-def _doubled(table: Sequence[float]) -> tuple[float, ...]:
-    return tuple(2 * level for level in table)
-
-
 # -- tiles: lanes are keys -----------------------------------------------------------------------
 
 
@@ -98,71 +100,66 @@ def _tile(
     builder: Builder, isa: str, codes: Codes, at: ir.Value, to: ir.Value, folded: bool
 ) -> None:
     norms = builder.fpext(load(builder, at, ir.VectorType(F16, LANES)), V_F32)
-    count = codes.words // 2
 
-    def word(index: int) -> ir.Value:
-        return load(builder, plus(builder, at, 2 * LANES + VECTOR_BYTES * index), V_I32)
+    def word(index: int, start: int | None = None, bits: int = 0) -> ir.Value:
+        """One of the second half, which begins with word `start`, as its twin should be."""
+        found = load(builder, plus(builder, at, 2 * LANES + VECTOR_BYTES * index), V_I32)
+        if start is None:
+            return found
+        return builder.xor(found, constant_splat(flips(codes, index - start, bits), V_I32))
 
-    def flipped(index: int, bits: int) -> ir.Value:
-        """A word of the second half, low or high, as its twin in the first half should be."""
-        first = count if index < codes.words else codes.words + codes.high // 2
-        mask = constant_splat(flips(codes, index - first, bits), V_I32)
-        return builder.xor(word(index), mask)
-
-    def put(index: int, numbers: Values) -> None:
+    def put(index: int, numbers: Values, factors: ir.Value) -> None:
         for place, number in enumerate(numbers):
             element = plus(builder, to, VECTOR_BYTES * codes.at(index, place))
-            store(builder, builder.fmul(number, norms), element)
+            store(builder, builder.fmul(number, factors), element)
 
-    def numbers(index: int, table: Sequence[float], second: bool = False) -> Values:
-        high = codes.words + codes.at(index, 0) // 32
-        if second:
-            low, top = flipped(index, codes.bits), flipped(high, 1) if codes.high else None
-        else:
-            low, top = word(index), word(high) if codes.high else None
-        return _lanes_of_tile(builder, isa, codes, table, low, top, codes.at(index, 0) % 32)
+    def numbers(index: int, second: bool = False) -> Values:
+        element = codes.at(index, 0)
+        first, first_high = (
+            (codes.words // 2, codes.words + codes.high // 2) if second else 2 * (None,)
+        )
+        low = word(index, first, codes.bits)
+        high = word(codes.words + element // 32, first_high, 1) if codes.high else None
+        return _lanes_of_tile(builder, isa, codes, low, high, element % 32)
 
     if not folded:
         for index in range(codes.words):
-            put(index, numbers(index, codes.table))
+            put(index, numbers(index), norms)
         return
-    differs: ir.Value = ir.Constant(V_I32, None)
-    for index in range(count):
-        other = flipped(count + index, codes.bits)
-        differs = builder.or_(differs, builder.xor(word(index), other))
-    for index in range(codes.words, codes.words + codes.high // 2):
-        other = flipped(index + codes.high // 2, 1)
-        differs = builder.or_(differs, builder.xor(word(index), other))
-    with builder.if_else(_is_zero(builder, differs)) as (alike, unlike):
-        with alike:
-            for index in range(count):
-                put(index, numbers(index, _doubled(codes.table)))
-        with unlike:
-            for index in range(count):
-                halves = numbers(index, codes.table), numbers(count + index, codes.table, True)
-                put(index, [builder.fadd(a, b) for a, b in zip(*halves, strict=True)])
+    half = codes.words // 2
+    if _by_digits(isa, codes):
+        norms = builder.fmul(norms, constant_splat(UNIT, V_F32))
+        for index in range(half):
+            put(
+                index,
+                sums_of_tiles(builder, codes.table, word(index), word(half + index, half, 4)),
+                norms,
+            )
+        return
+    for index in range(half):
+        both = numbers(index), numbers(half + index, True)
+        put(index, [builder.fadd(a, b) for a, b in zip(*both, strict=True)], norms)
 
 
 def _lanes_of_tile(
     builder: Builder,
     isa: str,
     codes: Codes,
-    table: Sequence[float],
     low: ir.Value,
     high: ir.Value | None,
     first: int,
 ) -> Values:
     """What the codes of a word stand for, place after place. first: the first one's bit in high."""
     if codes.bits == 4 and isa != "generic":
-        return nibbles_of_tiles(builder, table, low)
+        return nibbles_of_tiles(builder, codes.table, low)
     found = []
     for place in range(32 // codes.bits):
         code = builder.lshr(low, constant_splat(codes.bits * place, V_I32))
         if high is None:
-            found.append(look_up(builder, isa, table, code))
+            found.append(look_up(builder, isa, codes.table, code))
         else:
             top = builder.shl(high, constant_splat(31 - first - place, V_I32))
-            found.append(either(builder, isa, table, code, top))
+            found.append(either(builder, isa, codes.table, code, top))
     return found
 
 
@@ -186,7 +183,7 @@ def _row(
         masks = [flips(codes, word - start, bits) for word in range(first, first + count)]
         return builder.xor(words(first, count), ir.Constant(ir.VectorType(I32, count), masks))
 
-    def group(index: int, table: Sequence[float], second: bool = False) -> Values:
+    def group(index: int, second: bool = False) -> Values:
         """Two vectors: elements 32 * index and on."""
         count = GROUP * codes.bits // 32
         low_at, high_at = index * count, codes.words + index
@@ -196,47 +193,40 @@ def _row(
             high = flipped(high_at, 1, start, 1) if codes.high else None
         else:
             low, high = words(low_at, count), words(high_at, 1) if codes.high else None
-        return _lanes_of_row(builder, isa, codes, table, low, high)
+        return _lanes_of_row(builder, isa, codes, low, high)
 
-    def put(index: int, numbers: Values) -> None:
+    def put(index: int, numbers: Values, factors: ir.Value) -> None:
         for i, number in enumerate(numbers):
             place = plus(builder, to, 4 * (GROUP * index + LANES * i))
-            store(builder, builder.fmul(number, norm), place)
+            store(builder, builder.fmul(number, factors), place)
 
     groups = HALF // GROUP
     if not folded:
         for index in range(2 * groups):
-            put(index, group(index, codes.table))
+            put(index, group(index), norm)
         return
-    half, high = codes.words // 2, codes.high // 2
-    alike_now = _is_zero(
-        builder, builder.xor(words(0, half), flipped(half, half, half, codes.bits))
-    )
-    if high:
-        start = codes.words + high
-        bits = builder.xor(words(codes.words, high), flipped(start, high, start, 1))
-        alike_now = builder.and_(alike_now, _is_zero(builder, bits))
-    with builder.if_else(alike_now) as (alike, unlike):
-        with alike:
-            for index in range(groups):
-                put(index, group(index, _doubled(codes.table)))
-        with unlike:
-            for index in range(groups):
-                halves = group(index, codes.table), group(groups + index, codes.table, True)
-                put(index, [builder.fadd(a, b) for a, b in zip(*halves, strict=True)])
+    half = codes.words // 2
+    if _by_digits(isa, codes):
+        norm = builder.fmul(norm, constant_splat(UNIT, V_F32))
+        for index in range(groups):
+            pair = words(4 * index, 4), flipped(half + 4 * index, 4, half, 4)
+            put(index, sums_of_rows(builder, codes.table, *pair), norm)
+        return
+    for index in range(groups):
+        both = group(index), group(groups + index, True)
+        put(index, [builder.fadd(a, b) for a, b in zip(*both, strict=True)], norm)
 
 
 def _lanes_of_row(
     builder: Builder,
     isa: str,
     codes: Codes,
-    table: Sequence[float],
     low: ir.Value,
     high: ir.Value | None,
 ) -> Values:
     """What 32 codes stand for, as two vectors."""
     if codes.bits == 4 and isa != "generic":
-        return nibbles_of_rows(builder, table, low)
+        return nibbles_of_rows(builder, codes.table, low)
     each, found = 32 // codes.bits, []
     for half in range(2):
         lanes = range(LANES * half, LANES * (half + 1))
@@ -244,18 +234,14 @@ def _lanes_of_row(
         shifts = ir.Constant(V_I32, [lane % each * codes.bits for lane in lanes])
         code = builder.lshr(builder.shuffle_vector(low, low, spread), shifts)
         if high is None:
-            found.append(look_up(builder, isa, table, code))
+            found.append(look_up(builder, isa, codes.table, code))
         else:
             word = builder.shuffle_vector(high, high, ir.Constant(V_I32, None))
             top = builder.shl(word, ir.Constant(V_I32, [31 - lane for lane in lanes]))
-            found.append(either(builder, isa, table, code, top))
+            found.append(either(builder, isa, codes.table, code, top))
     return found
 
 
-def _is_zero(builder: Builder, words: ir.Value) -> ir.Value:
-    """Whether no lane has a bit set."""
-    some = builder.icmp_unsigned("!=", words, ir.Constant(words.type, None))
-    if words.type.count == 1:
-        return builder.not_(builder.extract_element(some, I32(0)))
-    lanes = builder.bitcast(some, ir.IntType(words.type.count))
-    return builder.icmp_unsigned("==", lanes, lanes.type(0))
+def _by_digits(isa: str, codes: Codes) -> bool:
+    """Whether levels are added before they become float32."""
+    return codes.bits == 4 and isa != "generic"
