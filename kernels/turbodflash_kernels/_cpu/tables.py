@@ -152,7 +152,7 @@ def _sums(
     pairs = [
         call(builder, "llvm.x86.avx2.pmadd.ub.sw", WORDS, weights, sixteen)
         for upper in (0, 1)
-        for sixteen in (_interleaved(builder, *digits[i : i + 2], upper) for i in (0, 2))
+        for sixteen in (_interleaved(builder, digits[i], digits[i + 1], upper) for i in (0, 2))
     ]
     more = ir.Constant(WORDS, [1, 128 * 128] * 8)
     return [
@@ -161,7 +161,7 @@ def _sums(
                 builder,
                 "llvm.x86.avx2.pmadd.wd",
                 HALF_I32,
-                _interleaved(builder, *pairs[i : i + 2], upper),
+                _interleaved(builder, pairs[i], pairs[i + 1], upper),
                 more,
             ),
             HALF_F32,

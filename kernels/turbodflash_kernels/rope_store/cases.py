@@ -147,5 +147,6 @@ AHEAD = [
     Case(1, 0, 32, 8, 128, "neox", format="q8_0", values="turbo4"),
     Case(1, 0, 9, 3, 64, "norm", format="q5_1", values="iq4_nl", rotate=True),
     Case(1, 0, 16, 2, 256, "neox", 64, format="q4_0", values="turbo3"),
+    Case(1, 0, 32, 8, 64, "norm", format="turbo4", values="turbo3"),
 ]
 """What is compiled for cards that are not there: shapes of real models."""
