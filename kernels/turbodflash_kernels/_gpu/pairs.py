@@ -37,8 +37,8 @@ def paired_codes(x, factor, pairs, KIND: tl.constexpr):
     size = tl.abs(doubled)
     place = tl.zeros(doubled.shape, tl.int32)  # how many middles are not above
     for i in tl.static_range(log2(MIDDLES)):
-        STEP: tl.constexpr = MIDDLES >> (i + 1)
-        place += tl.where(size >= tl.load(pairs + place + (STEP - 1)), STEP, 0)
+        there = tl.load(pairs + place + ((MIDDLES >> (i + 1)) - 1))
+        place += tl.where(size >= there, MIDDLES >> (i + 1), 0)
     place += tl.where(size >= tl.load(pairs + place), 1, 0)
     code = tl.load(pairs + MIDDLES + place).to(tl.int32)
     code = tl.where(doubled < 0, code ^ (LAST * 0x101), code)
