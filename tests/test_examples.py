@@ -114,6 +114,15 @@ def test_the_prompts_for_repeating_are_prompts():
     assert (prompt.kind, "```python" in prompt.text) == ("repeat", True)
 
 
+INTERPRETED = """
+import runpy
+from tests.interpreter import improve
+
+improve()
+runpy.run_path("gpu_check.py", run_name="__main__")
+"""
+
+
 @pytest.mark.parametrize(
     ("device", "sections", "seconds"),
     [
@@ -126,7 +135,7 @@ def test_a_card_is_checked_here_interpreted(device, sections, seconds, tmp_path)
     file = tmp_path / "found.json"
     only = ",".join(sections)
     words = ("--only", only, "--seconds", str(seconds), "--device", device, "--json", str(file))
-    done = run("gpu_check.py", *words)
+    done = run("-c", INTERPRETED, *words)
     assert done.returncode == 0, done.stdout + done.stderr
     found = json.loads(file.read_text())
     assert found["interpreted"]
