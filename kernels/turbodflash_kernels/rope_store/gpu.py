@@ -18,6 +18,7 @@ from turbodflash_kernels.kv import HeadFormat
 from turbodflash_kernels.op import Array, RmsNorm, Rope
 
 FEW_ROWS_AT_ONCE, ROWS_AT_ONCE = 1, 8
+NUMBERS_AT_ONCE = 4096  # of the heads of a program: more than 32 a thread do not stay in registers
 
 
 @triton.jit(do_not_specialize=["n"])
@@ -178,11 +179,12 @@ def bind(
     }
 
     widest = max(shape["K_BLOCK"], shape["V_BLOCK"])
+    many = min(ROWS_AT_ONCE, max(NUMBERS_AT_ONCE // widest, 1))
 
     def rope_store(qkv: Array, positions: Array, slots: Array | None = None) -> Array:
         n = len(qkv)
         q = device.empty((n, heads * kv.k.dim), np.float32)
-        rows = FEW_ROWS_AT_ONCE if n <= FEW_ROWS and not device.interprets else ROWS_AT_ONCE
+        rows = FEW_ROWS_AT_ONCE if n <= FEW_ROWS and not device.interprets else many
         device.launch(
             turn_and_store, (-(-n // rows), heads + 2 * kv_heads), qkv, qkv.stride(0), positions,
             positions if slots is None else slots, n, inv_freq, rope.magnitude, *norms, q,
