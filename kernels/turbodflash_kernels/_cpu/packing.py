@@ -21,10 +21,13 @@ BATCH_BYTES = 8 << 20  # of the file
 
 
 class Packing:
-    """Jobs under way, until `wait`."""
+    """Jobs under way, until `wait`.
+
+    threads: that work at once. One is whoever waits: before, that core is busy building the model.
+    """
 
     def __init__(self, threads: int, library: Library) -> None:
-        self._threads, self._library = threads, library
+        self._others, self._library = max(threads - 1, 1), library
         self._jobs: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         self._workers: list[Thread] = []
         self._failed: list[BaseException] = []
@@ -53,13 +56,15 @@ class Packing:
             self._send()
 
     def wait(self) -> None:
-        """Until all is done; what went wrong with one is raised here, and the rest is left."""
+        """Help until all is done; what went wrong with one is raised, and the rest is left."""
         self._send()
         workers, self._workers = self._workers, []
-        for _ in workers:
-            self._jobs.put(None)
-        for worker in workers:
-            worker.join()
+        if workers:
+            for _ in range(len(workers) + 1):
+                self._jobs.put(None)
+            self._work()
+            for worker in workers:
+                worker.join()
         if self._keeps:
             keep_freed(False)
             self._keeps = False
@@ -69,7 +74,7 @@ class Packing:
 
     def _start(self, job: Callable[[], None]) -> None:
         self._jobs.put(job)
-        if len(self._workers) < self._threads:
+        if len(self._workers) < self._others:
             name = f"turbodflash-pack-{len(self._workers)}"
             self._workers.append(Thread(target=self._work, name=name, daemon=True))
             self._workers[-1].start()
