@@ -161,7 +161,9 @@ def make(
     words += [_encoder(library, format_k), _encoder(library, format_v)]
     words += [float_word(_most(format_k)), float_word(_most(format_v))]
     words += [rows.blocks, rows.fields, rows.units, rows.unit]
-    words += [_turn(format_k.rotation), _turn(format_v.rotation), address(SIGNS), chunks]
+    turns = [_turn(format.rotation) for format in (format_k, format_v)]
+    turn = library.address("_cpu.turn_kernels", "rotate") if any(turns) else 0
+    words += [*turns, address(SIGNS), turn, chunks]
     assert len(words) == WORDS
     return CpuKV(format_k, format_v, k, v, np.array(words, np.int64), rows.places(), ring, flush)
 

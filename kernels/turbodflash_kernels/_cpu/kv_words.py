@@ -14,7 +14,8 @@ DECODE_K, DECODE_V, PIECES_K, PIECES_V = range(88, 120, 8)
 ENCODE_K, ENCODE_V, MOST_K, MOST_V = range(120, 152, 8)
 # blocks of a key's row, each FIELDS_K float16 and UNITS_K units of UNIT_K bytes
 BLOCKS_K, FIELDS_K, UNITS_K, UNIT_K = range(152, 184, 8)
-# rotation of heads: 0 none, n > 0 a Hadamard block, -n a turbo block; SIGNS: float32 [2, 128]
-TURN_K, TURN_V, SIGNS = range(184, 208, 8)
-CHUNKS = 208  # that there are: chunk c lies where c % CHUNKS does
-WORDS = 27
+# rotation of heads: 0 none, n > 0 a Hadamard block, -n a turbo block; SIGNS: float32 [2, 128];
+# TURN: the kernel that rotates, if anything does
+TURN_K, TURN_V, SIGNS, TURN = range(184, 216, 8)
+CHUNKS = 216  # that there are: chunk c lies where c % CHUNKS does
+WORDS = 28

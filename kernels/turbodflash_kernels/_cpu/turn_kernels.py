@@ -8,8 +8,10 @@ import numba
 import numpy as np
 from llvmlite import ir
 
+from turbodflash_kernels._cpu.calls import call5
 from turbodflash_kernels._cpu.emit import LANES, V_F32, V_I32, Builder, intrinsic
-from turbodflash_kernels._cpu.simd import f32x16, vload, vsplat, vstore
+from turbodflash_kernels._cpu.kv_words import SIGNS, TURN
+from turbodflash_kernels._cpu.simd import f32x16, load_i64, vload, vsplat, vstore
 
 inline = numba.njit(error_model="numpy")
 
@@ -51,9 +53,22 @@ def times_signs(x, block, signs):
         vstore(x + 4 * i, vload(x + 4 * i) * vload(signs + 4 * i))
 
 
+def build(name):
+    return {"rotate": rotate}[name]
+
+
 @inline
-def turn(x, width, rotation, signs, back):
-    """Rotate a head of `width` numbers in place, or back; words as TURN_K in kv_words.
+def turn(kv, x, width, rotation, back):
+    """Rotate a head of `width` numbers in place, or back (1); rotation: as TURN_K in kv_words.
+
+    By a call: compiled into those who rotate, it took most of their time to compile.
+    """
+    if rotation != 0:
+        call5(load_i64(kv + TURN), x, width, rotation, load_i64(kv + SIGNS), back)
+
+
+def rotate(x, width, rotation, signs, back):
+    """What `turn` calls.
 
     A half block at the end stands for the sum of both halves of a block, of which nothing but the
     first half is wanted back.
@@ -64,7 +79,7 @@ def turn(x, width, rotation, signs, back):
     if rotation < 0:
         block = -rotation
         before, after = signs, signs + 4 * block
-        if back:
+        if back != 0:
             before, after = after, before
         for start in range(0, width, block):
             count = min(block, width - start)

@@ -18,7 +18,6 @@ from turbodflash_kernels._cpu.kv_words import (
     CHUNK,
     K_HEAD,
     PARTIAL_EXTRA,
-    SIGNS,
     SUM_K,
     SUM_V,
     TURN_V,
@@ -148,7 +147,7 @@ def write_out(args, head, j, total):
     kv, (_, group, width) = load_i64(args + KV), heads_of(args)
     head_dim = load_i64(args + HEAD_DIM)
     finish(total, width)
-    turn(total, width, load_i64(kv + TURN_V), load_i64(kv + SIGNS), True)
+    turn(kv, total, width, load_i64(kv + TURN_V), 1)
     out = load_i64(args + OUT) + j // group * load_i64(args + OUT_STRIDE)
     copy_bytes(total, 4 * head_dim, out + 4 * (head * group + j % group) * head_dim)
 

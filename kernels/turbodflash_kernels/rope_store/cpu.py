@@ -19,7 +19,6 @@ from turbodflash_kernels._cpu.kv_words import (
     MOST_V,
     PIECES_K,
     PIECES_V,
-    SIGNS,
     SUM_K,
     SUM_V,
     TURN_K,
@@ -129,7 +128,7 @@ def rotate(kind: str):
             load_i64(kv + SUM_K),
             load_i64(kv + SUM_V),
         )
-        turn_k, turn_v, signs = load_i64(kv + TURN_K), load_i64(kv + TURN_V), load_i64(kv + SIGNS)
+        turn_k, turn_v = load_i64(kv + TURN_K), load_i64(kv + TURN_V)
         finite = load_i64(args + FINITE) != 0
         first = task * load_i64(args + ROWS_PER_TASK)
         last = min(first + load_i64(args + ROWS_PER_TASK), load_i64(args + N))
@@ -150,7 +149,7 @@ def rotate(kind: str):
                     query = normed
                 rotate_head(query, cos, n_rot, head_dim, to)
                 fill_up(to, head_dim, width_q)
-                turn(to, width_q, turn_k, signs, False)
+                turn(kv, to, width_q, turn_k, 0)
             keys, values = x + 4 * heads * head_dim, x + 4 * (heads + kv_heads) * head_dim
             chunk, at = slot // CHUNK, slot % CHUNK
             for head in range(kv_heads):
@@ -163,7 +162,7 @@ def rotate(kind: str):
                 if finite:
                     hold(head_at, load_f32(kv + MOST_K), head_dim)
                 fill_up(head_at, head_dim, width_k)
-                turn(head_at, width_k, turn_k, signs, False)
+                turn(kv, head_at, width_k, turn_k, 0)
                 call4(load_i64(kv + ENCODE_K), head_at, load_i64(kv + PIECES_K), key_row, work)
                 tile = keys_at(kv, chunk, head) + at // 16 * load_i64(kv + K_TILE)
                 put_key(kv, key_row, tile, at % 16)
@@ -179,7 +178,7 @@ def rotate(kind: str):
                     if finite:
                         hold(head_at, load_f32(kv + MOST_V), head_dim)
                     fill_up(head_at, head_dim, width_v)
-                    turn(head_at, width_v, turn_v, signs, False)
+                    turn(kv, head_at, width_v, turn_v, 0)
                 to = values_at(kv, chunk, head) + at * load_i64(kv + V_ROW)
                 call4(load_i64(kv + ENCODE_V), value, load_i64(kv + PIECES_V), to, work)
 
