@@ -26,6 +26,7 @@ from turbodflash_kernels._cpu.kv_words import (
     SUM_V,
     V_ROW,
 )
+from turbodflash_kernels._cpu.memory import LINE
 from turbodflash_kernels._cpu.products import products
 from turbodflash_kernels._cpu.simd import (
     load_f32,
@@ -45,7 +46,6 @@ from turbodflash_kernels._cpu.simd import (
 
 inline = numba.njit(error_model="numpy")
 QUERIES = 4  # queries that share the loads of keys and values
-LINE = 64  # bytes that memory gives at once
 LOWEST = np.float32(-np.inf)
 
 scores_of_4, scores_of_3 = products(4, 1, True), products(3, 2, True)

@@ -154,8 +154,8 @@ def make(
     k = memory[:, :part_k].reshape(chunks, kv_heads, CHUNK // TILE, TILE * format_k.row_bytes)
     v = memory[:, part_k:].reshape(chunks, kv_heads, CHUNK, format_v.row_bytes)
     words = [address(memory), part_k + part_v, part_k, head_k, head_v]
-    words += [TILE * format_k.row_bytes, format_v.row_bytes, format_k.padded, format_v.padded]
-    words += [summed(format_k), summed(format_v)]
+    words += [TILE * format_k.row_bytes, format_v.row_bytes]
+    words += [format_k.padded, summed(format_k), summed(format_v)]
     words += [_decoder(library, "keys", format_k), _decoder(library, "values", format_v)]
     words += [_pieces(format_k), _pieces(format_v)]
     words += [_encoder(library, format_k), _encoder(library, format_v)]

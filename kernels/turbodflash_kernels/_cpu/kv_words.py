@@ -6,16 +6,16 @@ PARTIAL_EXTRA = 16  # floats after a chunk's vector: its maximum and its sum, pa
 # chunk c of head h: keys at MEMORY + c * CHUNK_BYTES + h * K_HEAD, in tiles of sixteen positions;
 # values at V_AT behind the chunk's beginning + h * V_HEAD, in rows
 MEMORY, CHUNK_BYTES, V_AT, K_HEAD, V_HEAD, K_TILE, V_ROW = range(0, 56, 8)
-# numbers of a head as stored, and as they are decoded and summed up
-WIDTH_K, WIDTH_V, SUM_K, SUM_V = range(56, 88, 8)
+# numbers of a key as stored, and of a head as it is decoded and summed up
+WIDTH_K, SUM_K, SUM_V = range(56, 80, 8)
 # kernels that decode a head, and how many pieces these, and those that encode one, are told
-DECODE_K, DECODE_V, PIECES_K, PIECES_V = range(88, 120, 8)
+DECODE_K, DECODE_V, PIECES_K, PIECES_V = range(80, 112, 8)
 # kernels that encode a head, and the float32 bits of the largest number that stays finite
-ENCODE_K, ENCODE_V, MOST_K, MOST_V = range(120, 152, 8)
+ENCODE_K, ENCODE_V, MOST_K, MOST_V = range(112, 144, 8)
 # blocks of a key's row, each FIELDS_K float16 and UNITS_K units of UNIT_K bytes
-BLOCKS_K, FIELDS_K, UNITS_K, UNIT_K = range(152, 184, 8)
+BLOCKS_K, FIELDS_K, UNITS_K, UNIT_K = range(144, 176, 8)
 # rotation of heads: 0 none, n > 0 a Hadamard block, -n a turbo block; SIGNS: float32 [2, 128];
 # TURN: the kernel that rotates, if anything does
-TURN_K, TURN_V, SIGNS, TURN = range(184, 216, 8)
-CHUNKS = 216  # that there are: chunk c lies where c % CHUNKS does
-WORDS = 28
+TURN_K, TURN_V, SIGNS, TURN = range(176, 208, 8)
+CHUNKS = 208  # that there are: chunk c lies where c % CHUNKS does
+WORDS = 27
