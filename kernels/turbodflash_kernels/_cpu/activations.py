@@ -26,10 +26,11 @@ from turbodflash_kernels._cpu.emit import (
     function,
     load,
     plus,
+    row_addresses,
     splat,
     store,
 )
-from turbodflash_kernels._cpu.rows import INFO_BYTES
+from turbodflash_kernels._cpu.rows import INFO
 
 BLOCKS = 4  # that are quantised together
 HALVES = 2 * BLOCKS
@@ -40,7 +41,7 @@ EACH_F32, EACH_I32 = ir.VectorType(F32, HALVES), ir.VectorType(I32, HALVES)
 
 
 def _emit(builder: Builder, args: Values) -> None:
-    values, codes, info = args
+    values, lines, apart = args
     halves = [load(builder, plus(builder, values, 64 * h), V_F32) for h in range(HALVES)]
     most, least = (_each(builder, halves, _either(builder, how)) for how in (">", "<"))
     half = constant_splat(0.5, EACH_F32)
@@ -50,16 +51,18 @@ def _emit(builder: Builder, args: Values) -> None:
     inverse = builder.fdiv(constant_splat(1.0, EACH_F32), unit)
     factors, middles = _factors(builder, spread, inverse), _middles(builder, middle, inverse)
     rounded = _codes(builder, halves, unit, factors, middles)
+    places = row_addresses(builder, lines, apart, BLOCKS)
     for h, code in enumerate(rounded):
         lanes = builder.trunc(code, ir.VectorType(I8, code.type.count))
-        store(builder, lanes, plus(builder, codes, 16 * h))
+        store(builder, lanes, plus(builder, places[h // 2], 16 * (h % 2)))
     zeros = builder.mul(factors, _each(builder, rounded, builder.add))
-    for b, words in enumerate(_infos(builder, unit, factors, middles, zeros)):
-        store(builder, words, plus(builder, info, INFO_BYTES * b))
+    infos = _infos(builder, unit, factors, middles, zeros)
+    for place, words in zip(places, infos, strict=True):
+        store(builder, words, plus(builder, place, INFO))
 
 
 quantise_blocks: Any = function("quantise_blocks", 3, _emit)
-"""quantise_blocks(values, codes, info): f32 [4 * 32] to int8 codes and to info (see rows.py)."""
+"""quantise_blocks(values, lines, apart): f32 [4 * 32] to four lines, so far apart (see rows.py)."""
 
 
 def _unit(builder: Builder, spread: ir.Value, middle: ir.Value) -> ir.Value:

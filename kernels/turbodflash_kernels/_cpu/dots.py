@@ -8,12 +8,12 @@ from turbodflash_kernels._cpu.codes import zero_of
 from turbodflash_kernels._cpu.emit import V_I32, Builder, Values, constant_splat, store
 from turbodflash_kernels._cpu.generic import Chunks, Operand
 from turbodflash_kernels._cpu.machines import MACHINES
-from turbodflash_kernels._cpu.rows import HALVES, INPUTS, Row
+from turbodflash_kernels._cpu.rows import HALVES, INPUTS
 from turbodflash_kernels.planar import Format
 
 
 def block_sums(
-    builder: Builder, fmt: Format, isa: str, planes: ir.Value, rows: list[Row]
+    builder: Builder, fmt: Format, isa: str, planes: ir.Value, rows: Values
 ) -> list[Values]:
     """Sums of (code - zero) * x / unit, [rows][1 or 2] <16 x i32>: of a block, or of its halves if
     each has its own scale. The codes are decoded on the way.
@@ -69,7 +69,7 @@ def decode_block(
 
 
 def decoded_sums(
-    builder: Builder, fmt: Format, isa: str, decoded: ir.Value, rows: list[Row], code_sums: ir.Value
+    builder: Builder, fmt: Format, isa: str, decoded: ir.Value, rows: Values, code_sums: ir.Value
 ) -> list[Values]:
     """What `block_sums` gives, from what `decode_block` left. The middles come first: then a sum
     has one register from its beginning to its end.

@@ -18,7 +18,7 @@ from turbodflash_kernels._cpu.emit import (
     plus,
     splat,
 )
-from turbodflash_kernels._cpu.rows import ALL_ZEROS, FACTORS, INPUTS, MIDDLES, ZEROS, Row
+from turbodflash_kernels._cpu.rows import ALL_ZEROS, FACTORS, INPUTS, MIDDLES, ZEROS
 from turbodflash_kernels.planar import Format
 
 Chunks = list[ir.Value]
@@ -62,7 +62,7 @@ class Generic:
         each = 64 // size * (2 if self.signed else 1)
         return [plus(self.builder, base, size * (each * step + i)) for i in range(each)]
 
-    def finished(self, row: Row, parts: list[Chunks]) -> list[ir.Value]:
+    def finished(self, row: ir.Value, parts: list[Chunks]) -> list[ir.Value]:
         """Sums of a row's block, or of its halves, with what zeros take."""
         sums = [self.joined(part) for part in parts]
         if not zero_of(self.fmt) or self.signed:
@@ -70,8 +70,8 @@ class Generic:
         words = ZEROS if self.split else (ALL_ZEROS,)
         return [self._without_zeros(row, total, at) for total, at in zip(sums, words, strict=True)]
 
-    def _without_zeros(self, row: Row, total: ir.Value, at: int) -> ir.Value:
-        codes = splat(self.builder, load(self.builder, plus(self.builder, row.info, at), I32))
+    def _without_zeros(self, row: ir.Value, total: ir.Value, at: int) -> ir.Value:
+        codes = splat(self.builder, load(self.builder, plus(self.builder, row, at), I32))
         zeros = self.builder.mul(codes, constant_splat(zero_of(self.fmt), V_I32))
         return self.builder.sub(total, zeros)
 
@@ -98,10 +98,10 @@ class Generic:
         repeated = splat(self.builder, load(self.builder, address, I32), self.lanes)
         return self.builder.bitcast(repeated, kind)
 
-    def middles(self, row: Row, code_sums: ir.Value, half: int) -> Chunks:
+    def middles(self, row: ir.Value, code_sums: ir.Value, half: int) -> Chunks:
         """middle * C of both halves, or of one if each has its own scale."""
         builder, sixteen = self.builder, constant_splat(16, V_I32)
-        middles = self.word(plus(builder, row.info, MIDDLES), V_I32)
+        middles = self.word(plus(builder, row, MIDDLES), V_I32)
         pair = (code_sums, middles)
         high = builder.mul(*(builder.ashr(value, sixteen) for value in pair))
         if self.split and half:
@@ -110,14 +110,14 @@ class Generic:
         return [low] if self.split else [builder.add(low, high)]
 
     def products(
-        self, source: Source, rows: list[Row], steps: range, half: int, sums: list[Chunks] | None
+        self, source: Source, rows: Values, steps: range, half: int, sums: list[Chunks] | None
     ) -> list[Chunks]:
         """sums + factor * P of one half, per row."""
         totals: Values = [ir.Constant(V_I32, None)] * len(rows)
         for step in steps:
             for j, column in enumerate(self._columns([codes for (codes,) in source(step)])):
                 for r, row in enumerate(rows):
-                    at = plus(self.builder, row.codes, 4 * step + j)
+                    at = plus(self.builder, row, 4 * step + j)
                     code = splat(self.builder, self.builder.sext(load(self.builder, at, I8), I32))
                     totals[r] = self.builder.add(totals[r], self.builder.mul(column, code))
         return self.added(
@@ -133,9 +133,9 @@ class Generic:
             return products
         return [self.add(a, b) for a, b in zip(sums, products, strict=True)]
 
-    def times_factor(self, chunks: Chunks, row: Row, half: int) -> Chunks:
+    def times_factor(self, chunks: Chunks, row: ir.Value, half: int) -> Chunks:
         kind = chunks[0].type
-        pair = self.word(plus(self.builder, row.info, FACTORS[half]), kind)
+        pair = self.word(plus(self.builder, row, FACTORS[half]), kind)
         factor = self.builder.and_(pair, constant_splat(0xFFFF, kind))
         return [self.builder.mul(chunk, factor) for chunk in chunks]
 

@@ -11,15 +11,18 @@ minima). Dense formats: input by input, sixteen values.
 
 from __future__ import annotations
 
+from turbodflash_kernels._cpu.memory import LINE
 from turbodflash_kernels.planar import SUPER_BLOCK, Format
 
 TILE = 16
 BLOCK = 32
 STEPS = 8
-PRIVATE_CODES = 1 << 18  # of a thread's scratch: where it keeps activations that only it reads
-MOST_COLS = 1 << 16  # of quantised rows: the sums of a tile's codes lie before those, too
+PRIVATE = 1 << 18  # of a thread's scratch: where it keeps activations that only it reads
+PRIVATE_ROWS = 2
+MOST_COLS = 1 << 16  # of quantised rows
+PRIVATE_BYTES = PRIVATE_ROWS * (2 * MOST_COLS + LINE)
 GROUP = 4  # activation rows that share the loads of decoded codes
-INFO_WORDS = 8  # int32 words about a row's block of activations (see rows.py)
+PANEL = 32  # rows of activations that lie together, block by block
 PLANES = {2: (2,), 3: (2, 1), 4: (4,), 5: (4, 1), 6: (4, 2), 8: (8,)}
 DENSE_BYTES = {"f32": 4, "f16": 2, "bf16": 2}
 
@@ -27,6 +30,13 @@ DENSE_BYTES = {"f32": 4, "f16": 2, "bf16": 2}
 def filled(rows: int) -> int:
     """Rows of activations as they are computed: one short of a group is filled up with a copy."""
     return rows + 1 if rows % GROUP == GROUP - 1 else rows
+
+
+def row_stride(nbytes: int) -> int:
+    """Bytes from one row to the next where the same place of many rows is read: an odd number of
+    cache lines. Rows a power of two apart would share a few sets of the cache.
+    """
+    return (-(-nbytes // LINE) | 1) * LINE
 
 
 def code_bytes(fmt: Format) -> int:

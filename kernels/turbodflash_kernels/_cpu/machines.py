@@ -17,7 +17,7 @@ from turbodflash_kernels._cpu.emit import (
     plus,
 )
 from turbodflash_kernels._cpu.generic import Chunks, Generic, Operand, Source, Tally
-from turbodflash_kernels._cpu.rows import FACTORS, MIDDLES, Row
+from turbodflash_kernels._cpu.rows import FACTORS, MIDDLES
 from turbodflash_kernels.planar import Format
 
 HALF_I16, HALF_I32 = ir.VectorType(I16, 16), ir.VectorType(I32, 8)
@@ -32,8 +32,8 @@ class Avx512Vnni(Generic):
     width = 512
     madd = "llvm.x86.avx512.pmaddw.d.512"
 
-    def middles(self, row: Row, code_sums: ir.Value, half: int) -> Chunks:
-        middles = self.word(plus(self.builder, row.info, MIDDLES), self.word32)
+    def middles(self, row: ir.Value, code_sums: ir.Value, half: int) -> Chunks:
+        middles = self.word(plus(self.builder, row, MIDDLES), self.word32)
         if self.split:
             mask = constant_splat(-0x10000 if half else 0xFFFF, self.word32)
             middles = self.builder.and_(middles, mask)
@@ -54,13 +54,13 @@ class Avx512Vnni(Generic):
         return [lanes]
 
     def products(
-        self, source: Source, rows: list[Row], steps: range, half: int, sums: list[Chunks] | None
+        self, source: Source, rows: Values, steps: range, half: int, sums: list[Chunks] | None
     ) -> list[Chunks]:
         totals = [self._none() for _ in rows]
         for step in steps:
             operands = source(step)
             for r, row in enumerate(rows):
-                four = self.word(plus(self.builder, row.codes, 4 * step), self.byte)
+                four = self.word(plus(self.builder, row, 4 * step), self.byte)
                 totals[r] = [
                     vnni(self.builder, self.width, total, part, four)
                     for total, (part,) in zip(totals[r], operands, strict=True)
@@ -119,7 +119,7 @@ class Avx2(AvxVnni):
         self.signed = bool(fmt.table) or fmt.bits == 8
 
     def products(
-        self, source: Source, rows: list[Row], steps: range, half: int, sums: list[Chunks] | None
+        self, source: Source, rows: Values, steps: range, half: int, sums: list[Chunks] | None
     ) -> list[Chunks]:
         fitting = 1 if self.signed else 32767 // (((1 << self.fmt.bits) - 1) * 254)
         if sums is not None:
@@ -128,7 +128,7 @@ class Avx2(AvxVnni):
             some = range(first, min(first + fitting, steps.stop))
             wide = []
             for row, narrow in zip(rows, self._narrow(source, rows, some), strict=True):
-                factor = self.word(plus(self.builder, row.info, FACTORS[half]), HALF_I16)
+                factor = self.word(plus(self.builder, row, FACTORS[half]), HALF_I16)
                 wide.append([self._madd(part, factor) for part in narrow])
             sums = self._pinned(self.added(sums, wide))
         assert sums is not None
@@ -138,14 +138,14 @@ class Avx2(AvxVnni):
         flat = pinned(self.builder, [part for pair in sums for part in pair])
         return [flat[i : i + 2] for i in range(0, len(flat), 2)]
 
-    def _narrow(self, source: Source, rows: list[Row], steps: range) -> list[Chunks]:
+    def _narrow(self, source: Source, rows: Values, steps: range) -> list[Chunks]:
         """Sums of products in 16 bits, neighbours paired, per row."""
         sums: list[Chunks] = []
         for step in steps:
             operands = source(step)
             products = []
             for row in rows:
-                four = self.word(plus(self.builder, row.codes, 4 * step), HALF_I8)
+                four = self.word(plus(self.builder, row, 4 * step), HALF_I8)
                 products.append([self._pairs(four, *operand) for operand in operands])
             if sums:
                 products = [self.add(a, b) for a, b in zip(sums, products, strict=True)]

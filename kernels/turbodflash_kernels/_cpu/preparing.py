@@ -6,35 +6,39 @@ import numpy as np
 
 from turbodflash_kernels._cpu import layout
 from turbodflash_kernels._cpu.device import CpuDevice
+from turbodflash_kernels._cpu.memory import LINE
 from turbodflash_kernels._cpu.team import address
 from turbodflash_kernels._cpu.words import EACH_THREAD, float_word
 from turbodflash_kernels.op import Array, Gated, Prologue, RmsNorm
 
 PREPARED_PER_TASK = 2
-PRIVATE_ROWS = 2
 
 
 class Codes:
-    """Activations [n, k] as int8 codes, with what they mean per block of 32 (see rows.py).
+    """Activations [n, k] as integers: a cache line per row and block of 32 (see rows.py).
 
-    Of a row or two every thread makes its own: that is sooner done than waited for.
+    Lines lie in panels of rows, block by block: so a product reads the same block of many rows as
+    one stream. Of a row or two every thread makes its own: that is sooner done than waited for.
+    panel: most rows of one; of 1, all rows are apart and can be read from anywhere on.
     spare: whoever reads them may go so many rows beyond the last.
     """
 
-    def __init__(self, device: CpuDevice, n: int, k: int, spare: int = 0) -> None:
-        self.k, self.private = k, n <= PRIVATE_ROWS and n * k <= layout.PRIVATE_CODES
-        if self.private:
-            return
-        rows = layout.filled(n) + spare
-        self.codes = device.scratch((rows, k), np.int8)
-        self.info = device.scratch((rows, k // layout.BLOCK, layout.INFO_WORDS), np.int32)
+    def __init__(
+        self, device: CpuDevice, n: int, k: int, panel: int = layout.PANEL, spare: int = 0
+    ) -> None:
+        nbytes = LINE * (k // layout.BLOCK)
+        self.private = n <= layout.PRIVATE_ROWS
+        self.panel = 1 if self.private else min(panel, layout.filled(n))
+        self.row_bytes = nbytes if self.panel > 1 else layout.row_stride(nbytes)
+        if not self.private:
+            rows = -(-layout.filled(n) // self.panel) * self.panel + spare
+            self.lines = device.scratch((rows, self.row_bytes), np.uint8)
 
     def words(self) -> tuple[int, int, int, int]:
-        """codes, code_stride, info, info_stride; codes and info are 0 if private."""
-        if self.private:
-            return (0, self.k, 0, self.k)
-        codes, info = self.codes, self.info
-        return (address(codes), codes.strides[0], address(info), info.strides[0])
+        """lines, 0 if private, row_bytes, row_stride, block_stride: see `linear`."""
+        lines = 0 if self.private else address(self.lines)
+        row_stride = LINE if self.panel > 1 else self.row_bytes
+        return lines, self.row_bytes, row_stride, LINE * self.panel
 
 
 def preparation(device: CpuDevice, prologue: Prologue, quantised: bool) -> int:
@@ -48,17 +52,23 @@ def preparation(device: CpuDevice, prologue: Prologue, quantised: bool) -> int:
 
 
 def quantised(
-    device: CpuDevice, kernel: int, prologue: Prologue, x: Array, k: int, spare: int = 0
+    device: CpuDevice,
+    kernel: int,
+    prologue: Prologue,
+    x: Array,
+    k: int,
+    panel: int = layout.PANEL,
+    spare: int = 0,
 ) -> Codes:
     """Record it for rows x, of which the matrix has k inputs."""
-    codes = Codes(device, len(x), k, spare)
-    _record(device, kernel, prologue, x, k, codes.words(), codes.private)
+    codes = Codes(device, len(x), k, panel, spare)
+    _record(device, kernel, prologue, x, k, (*codes.words(), codes.panel), codes.private)
     return codes
 
 
 def kept(device: CpuDevice, kernel: int, prologue: Prologue, x: Array, k: int) -> Array:
     """The same as float32 [n, k]."""
-    out = device.scratch((len(x), k), np.float32)
+    out = device.scratch((len(x), layout.row_stride(4 * k) // 4), np.float32)[:, :k]
     _record(device, kernel, prologue, x, k, (address(out), out.strides[0]))
     return out
 

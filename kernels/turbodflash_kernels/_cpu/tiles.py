@@ -41,35 +41,26 @@ from turbodflash_kernels._cpu.emit import (
     store,
     store_rows,
 )
-from turbodflash_kernels._cpu.rows import (
-    INFO_BYTES,
-    INPUTS,
-    MIDDLES,
-    SUM,
-    UNIT,
-    ZEROS,
-    Row,
-)
+from turbodflash_kernels._cpu.rows import INPUTS, MIDDLES, SUM, UNIT, ZEROS
 from turbodflash_kernels.planar import SUPER_BLOCK, Format
 
 
 def quantised_tile(fmt: Format, isa: str, rows: int) -> Any:
-    """tile(weights, codes, code_stride, info, info_stride, blocks, out, out_stride, ahead):
-    sixteen weight rows times `rows` activation rows, over all blocks.
+    """tile(weights, lines, row_stride, block_stride, blocks, out, out_stride, ahead): sixteen
+    weight rows times `rows` activation rows, over all blocks.
 
-    codes: int8 [rows, code_stride]. info: [rows, info_stride] bytes, INFO_BYTES a block of 32 (see
-    rows.py). ahead: how far on to prefetch weights. Results of a row go to out + row * out_stride.
+    lines: of the first row's first block (see rows.py). ahead: how far on to prefetch weights.
+    Results of a row go to out + row * out_stride.
     """
 
     def emit(builder: Builder, args: Values) -> None:
-        weights, codes, code_stride, info, info_stride, blocks, out, out_stride, ahead = args
+        weights, lines, row_stride, block_stride, blocks, out, out_stride, ahead = args
         totals = accumulators(builder, rows)
-        code_rows = row_addresses(builder, codes, code_stride, rows)
-        info_rows = row_addresses(builder, info, info_stride, rows)
 
         def block(address: ir.Value, index: ir.Value, above: Above) -> None:
             _ask_ahead(builder, fmt, address, ahead)
-            here = _rows_at(builder, code_rows, info_rows, index)
+            first = builder.add(lines, builder.mul(index, block_stride))
+            here = row_addresses(builder, first, row_stride, rows)
             sums = block_sums(builder, fmt, isa, address, here)
             floats = _Floats(builder, fmt, *_factors(builder, fmt, address, above))
             for row, parts, slot in zip(here, sums, totals, strict=True):
@@ -78,7 +69,7 @@ def quantised_tile(fmt: Format, isa: str, rows: int) -> Any:
         each_block(builder, fmt, weights, blocks, block)
         store_rows(builder, totals, out, out_stride)
 
-    return function(f"tile_{layout.spec_name(fmt)}_{isa}_{rows}", 9, emit)
+    return function(f"tile_{layout.spec_name(fmt)}_{isa}_{rows}", 8, emit)
 
 
 DECODED_BYTES = 2048  # of a block, at most: 512 codes, and as many signs
@@ -87,7 +78,7 @@ TOTALS_AT = FACTOR_AT + 4 * 64
 
 
 def grouped_tile(fmt: Format, isa: str) -> Any:
-    """tile(weights, codes, code_stride, info, info_stride, blocks, groups, work, ahead): as
+    """tile(weights, lines, row_stride, block_stride, blocks, groups, work, ahead): as
     `quantised_tile`, for `groups` times four activation rows.
 
     A block is decoded once, into `work`, for all of them. Results: f32 [rows, 16] at work +
@@ -95,7 +86,7 @@ def grouped_tile(fmt: Format, isa: str) -> Any:
     """
 
     def emit(builder: Builder, args: Values) -> None:
-        weights, codes, code_stride, info, info_stride, blocks, groups, work, ahead = args
+        weights, lines, row_stride, block_stride, blocks, groups, work, ahead = args
         totals = plus(builder, work, TOTALS_AT)
         code_sums = plus(builder, work, DECODED_BYTES)
         kept = plus(builder, work, FACTOR_AT)
@@ -114,15 +105,12 @@ def grouped_tile(fmt: Format, isa: str) -> Any:
             for i, lanes in enumerate(factors):
                 store(builder, lanes, plus(builder, kept, 64 * i))
 
+            of_block = builder.add(lines, builder.mul(index, block_stride))
+            group_stride = builder.mul(row_stride, I64(layout.GROUP))
+
             def group(g: ir.Value) -> None:
-                first = builder.mul(g, I64(layout.GROUP))
-                code_rows, info_rows = (
-                    row_addresses(
-                        builder, builder.add(base, builder.mul(first, stride)), stride, layout.GROUP
-                    )
-                    for base, stride in ((codes, code_stride), (info, info_stride))
-                )
-                here = _rows_at(builder, code_rows, info_rows, index)
+                first = builder.add(of_block, builder.mul(g, group_stride))
+                here = row_addresses(builder, first, row_stride, layout.GROUP)
                 known = load(builder, code_sums, V_I32)
                 sums = decoded_sums(builder, fmt, isa, work, here, known)
                 lanes = [
@@ -138,20 +126,13 @@ def grouped_tile(fmt: Format, isa: str) -> Any:
         repeat(builder, groups, clear)
         each_block(builder, fmt, weights, blocks, block)
 
-    return function(f"tile_{layout.spec_name(fmt)}_{isa}_grouped", 9, emit)
+    return function(f"tile_{layout.spec_name(fmt)}_{isa}_grouped", 8, emit)
 
 
 def _ask_ahead(builder: Builder, fmt: Format, address: ir.Value, ahead: ir.Value) -> None:
     later = builder.add(address, ahead)
     for line in range(0, layout.block_bytes(fmt), 64):
         emit_prefetch(builder, plus(builder, later, line))
-
-
-def _rows_at(builder: Builder, codes: Values, infos: Values, index: ir.Value) -> list[Row]:
-    return [
-        Row(offset(builder, code, index, layout.BLOCK), offset(builder, info, index, INFO_BYTES))
-        for code, info in zip(codes, infos, strict=True)
-    ]
 
 
 Above: TypeAlias = tuple[ir.Value, ...]
@@ -248,10 +229,10 @@ class _Floats:
     scales: Values
     minima: Values
 
-    def added(self, total: ir.Value, row: Row, sums: Values) -> ir.Value:
+    def added(self, total: ir.Value, row: ir.Value, sums: Values) -> ir.Value:
         """total + unit * sum * scale (+ minimum * sum of x) for a block, or for each half."""
         builder = self.builder
-        unit = splat(builder, load(builder, plus(builder, row.info, UNIT), F32))
+        unit = splat(builder, load(builder, plus(builder, row, UNIT), F32))
         for part, (product, scale) in enumerate(zip(sums, self.scales, strict=True)):
             value = builder.fmul(builder.sitofp(product, V_F32), unit)
             total = fma(builder, value, scale, total)
@@ -259,12 +240,12 @@ class _Floats:
                 total = fma(builder, self.minima[part], self._value_sum(row, part, unit), total)
         return total
 
-    def _value_sum(self, row: Row, part: int, unit: ir.Value) -> ir.Value:
+    def _value_sum(self, row: ir.Value, part: int, unit: ir.Value) -> ir.Value:
         """The sum of the activations that share a minimum."""
         builder = self.builder
         if self.fmt.block == layout.BLOCK:
-            return splat(builder, load(builder, plus(builder, row.info, SUM), F32))
-        weighted = load(builder, plus(builder, row.info, ZEROS[part]), I32)
-        middle = builder.sext(load(builder, plus(builder, row.info, MIDDLES + 2 * part), I16), I32)
+            return splat(builder, load(builder, plus(builder, row, SUM), F32))
+        weighted = load(builder, plus(builder, row, ZEROS[part]), I32)
+        middle = builder.sext(load(builder, plus(builder, row, MIDDLES + 2 * part), I16), I32)
         units = builder.add(weighted, builder.mul(middle, I32(INPUTS)))
         return builder.fmul(builder.sitofp(splat(builder, units), V_F32), unit)

@@ -12,12 +12,12 @@ import numpy as np
 from turbodflash_kernels._cpu import activations, dense_tiles, layout, tiles
 from turbodflash_kernels._cpu.activations import quantise_blocks
 from turbodflash_kernels._cpu.curve_kernels import ACTIVATIONS
+from turbodflash_kernels._cpu.memory import LINE
 from turbodflash_kernels._cpu.norm_kernels import inverse_rms
 from turbodflash_kernels._cpu.simd import (
     load_f32,
     load_i64,
     store_f32,
-    store_i64,
     vload,
     vload_partial,
     vsplat,
@@ -33,20 +33,20 @@ AHEAD = 1536  # one or two rows wait for memory: ask for weights well before the
 
 
 @inline
-def prepared(codes, info, scratch):
-    """Where codes and info lie; if there are no common ones, the thread has made its own."""
-    if codes == 0:
-        codes = scratch + layout.PRIVATE_CODES
-        info = codes + layout.PRIVATE_CODES
-    return codes, info
+def prepared(lines, scratch):
+    """Where activations lie; if there are no common ones, the thread has made its own."""
+    return lines if lines != 0 else scratch + layout.PRIVATE
 
 
 def prepare(prologue: str, quantised: bool):
     """Rows of activations, normed or gated, as int8 codes or as they are.
 
     words: x, x_stride, k, norm_weight, eps_bits_address, rows_per_task, n,
-           codes, code_stride, info, info_stride  (quantised, see rows.py; codes 0: private ones)
-           out, out_stride                        (not quantised)
+           lines, row_bytes, row_stride, block_stride, panel  (quantised; lines 0: private ones)
+           out, out_stride                                    (not quantised)
+
+    Lines (see rows.py) of a panel of rows lie row_stride and block_stride apart; panel p begins
+    p * panel * row_bytes behind the first.
     """
     normed, gated = prologue == "norm", prologue in ("silu", "gelu")
     activate = ACTIVATIONS[prologue if gated else "silu"]
@@ -61,22 +61,20 @@ def prepare(prologue: str, quantised: bool):
         return v
 
     @inline
-    def quantise_some(x, i, k, norm, factor, scratch, codes, info):
+    def quantise_some(x, i, k, norm, factor, scratch, lines, apart):
         """The values from i on, up to as many as are quantised together."""
         count = min(k - i, activations.VALUES)
         for j in range(0, count, 16):
             vstore(scratch + 4 * j, value(x, i + j, k, norm, factor))
         if count == activations.VALUES:
-            quantise_blocks(scratch, codes, info)
+            quantise_blocks(scratch, lines, apart)
             return
         for j in range(count, activations.VALUES, 16):
             vstore(scratch + 4 * j, vsplat(np.float32(0.0)))
-        all_codes = scratch + 4 * activations.VALUES
-        all_info = all_codes + activations.VALUES
-        quantise_blocks(scratch, all_codes, all_info)
-        for at in range(0, count, 8):  # 32 bytes of codes a block, and 32 of info
-            store_i64(codes + at, load_i64(all_codes + at))
-            store_i64(info + at, load_i64(all_info + at))
+        all_lines = scratch + 4 * activations.VALUES
+        quantise_blocks(scratch, all_lines, LINE)
+        for block in range(count // layout.BLOCK):
+            vstore(lines + block * apart, vload(all_lines + LINE * block))
 
     def quantise(args, task, scratch):
         x_stride, k, norm = load_i64(args + 8), load_i64(args + 16), load_i64(args + 24)
@@ -84,14 +82,17 @@ def prepare(prologue: str, quantised: bool):
         first = task * load_i64(args + 40)
         rows = load_i64(args + 48)
         last = min(first + load_i64(args + 40), filled(rows))
-        codes0, info0 = prepared(load_i64(args + 56), load_i64(args + 72), scratch)
+        all_lines, row_bytes = prepared(load_i64(args + 56), scratch), load_i64(args + 64)
+        row_stride, block_stride = load_i64(args + 72), load_i64(args + 80)
+        panel = load_i64(args + 88)
         for row in range(first, last):
             x = load_i64(args) + min(row, rows - 1) * x_stride
-            codes = codes0 + row * load_i64(args + 64)
-            info = info0 + row * load_i64(args + 80)
+            place = row % panel
+            lines = all_lines + (row - place) * row_bytes + place * row_stride
             factor = inverse_rms(x, k, eps) if normed else np.float32(1.0)
             for i in range(0, k, activations.VALUES):
-                quantise_some(x, i, k, norm, factor, scratch, codes + i, info + i)
+                block = lines + i // layout.BLOCK * block_stride
+                quantise_some(x, i, k, norm, factor, scratch, block, block_stride)
 
     def keep(args, task, scratch):
         x_stride, k, norm = load_i64(args + 8), load_i64(args + 16), load_i64(args + 24)
@@ -150,8 +151,8 @@ def share(args, task):
 
 def product_quantised(fmt: Format, isa: str):
     """words: weights, tile_bytes, tiles, tiles_per_task, n, rows_per_task, blocks, out, out_stride,
-    weight_rows, bias, residual, codes, code_stride, info, info_stride, factor.
-    Tasks run over tiles first, then over activation rows.
+    weight_rows, bias, residual, lines, row_bytes, row_stride, block_stride, factor.
+    Tasks run over tiles first, then over activation rows, which begin with a panel.
     """
     tile1, tile2 = (tiles.quantised_tile(fmt, isa, rows) for rows in (1, 2))
     grouped = tiles.grouped_tile(fmt, isa)
@@ -161,8 +162,8 @@ def product_quantised(fmt: Format, isa: str):
         blocks, out_stride = load_i64(args + 48), load_i64(args + 64)
         bias0, residual0 = load_i64(args + 80), load_i64(args + 88)
         factor = load_f32(args + 128)
-        code_stride, info_stride = load_i64(args + 104), load_i64(args + 120)
-        codes0, info0 = prepared(load_i64(args + 96), load_i64(args + 112), scratch)
+        row_stride, block_stride = load_i64(args + 112), load_i64(args + 120)
+        lines = prepared(load_i64(args + 96), scratch) + first * load_i64(args + 104)
         tile_bytes = load_i64(args + 8)
         groups = filled(last - first) // layout.GROUP
         for tile in range(first_tile, last_tile):
@@ -174,23 +175,18 @@ def product_quantised(fmt: Format, isa: str):
             row = first
             if groups > 0:
                 work = scratch + CUT_TILE_BYTES
-                grouped(weights, codes0 + row * code_stride, code_stride, info0 + row * info_stride,
-                        info_stride, blocks, groups, work, tile_bytes)  # fmt: skip
+                grouped(weights, lines, row_stride, block_stride, blocks, groups, work, tile_bytes)
                 row = min(first + groups * layout.GROUP, last)
                 residual = residual0_tile + first * out_stride if residual0 != 0 else 0
                 finish(out0 + first * out_stride, out_stride, row - first, lanes,
                        work + tiles.TOTALS_AT, factor, bias, residual)  # fmt: skip
             if row < last:
                 rows = last - row
-                codes, info = codes0 + row * code_stride, info0 + row * info_stride
+                left = lines + (row - first) * row_stride
                 if rows == 2:
-                    tile2(
-                        weights, codes, code_stride, info, info_stride, blocks, scratch, 64, AHEAD
-                    )
+                    tile2(weights, left, row_stride, block_stride, blocks, scratch, 64, AHEAD)
                 else:
-                    tile1(
-                        weights, codes, code_stride, info, info_stride, blocks, scratch, 64, AHEAD
-                    )
+                    tile1(weights, left, row_stride, block_stride, blocks, scratch, 64, AHEAD)
                 residual = residual0_tile + row * out_stride if residual0 != 0 else 0
                 finish(out0 + row * out_stride, out_stride, rows, lanes, scratch, factor,
                        bias, residual)  # fmt: skip

@@ -16,7 +16,6 @@ from turbodflash_kernels._cpu.words import float_word
 from turbodflash_kernels.op import Array, Prologue
 
 TASKS_PER_THREAD = 16  # few rows: enough to even out a core that is late, few enough to be cheap
-ROWS_PER_TASK = 32  # many rows: their codes stay in the second-level cache
 TILES_PER_TASK = 8
 
 
@@ -103,5 +102,5 @@ def _product(device: CpuDevice, part: PackedPart) -> Callable[..., None]:
 def _task_shape(device: CpuDevice, n: int, tiles: int) -> tuple[int, int]:
     """Tiles and activation rows of a task; they decide who computes what, never a result."""
     if n > MANY_ROWS:
-        return min(TILES_PER_TASK, -(-tiles // device.threads_batch)), ROWS_PER_TASK
+        return min(TILES_PER_TASK, -(-tiles // device.threads_batch)), layout.PANEL
     return -(-tiles // (device.threads * TASKS_PER_THREAD)), n

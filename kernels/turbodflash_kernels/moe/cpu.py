@@ -28,7 +28,9 @@ from turbodflash_kernels._cpu.simd import (
     vstore,
 )
 
-PRODUCT_WORDS = 3 * layout.PRIVATE_CODES  # of scratch: behind activations that only a thread reads
+PRODUCT_WORDS = (
+    layout.PRIVATE + layout.PRIVATE_BYTES
+)  # of scratch: behind activations that only a thread reads
 ONE = 0x3F800000  # as a float32
 ROWS = 32  # whose codes stay in the second-level cache while an expert's tiles pass by
 
@@ -58,8 +60,8 @@ def copy(source, to, size):
 
 
 def gather():
-    """words: order, pairs, used, pairs_per_task, then for each of two arrays: source, its stride,
-    target, its stride, bytes of a row. Rows go to the positions of their pairs; bytes 0: no array.
+    """words: order, pairs, used, pairs_per_task, source, its stride, target, its stride, bytes of a
+    row. Rows go to the positions of their pairs.
     """
 
     def kernel(args, task, scratch):
@@ -67,10 +69,9 @@ def gather():
         first = task * load_i64(args + 24)
         for place in range(first, min(first + load_i64(args + 24), pairs)):
             row = load_i32(order + 4 * place) // used
-            for words in (args + 32, args + 72):
-                source = load_i64(words) + row * load_i64(words + 8)
-                to = load_i64(words + 16) + place * load_i64(words + 24)
-                copy(source, to, load_i64(words + 32))
+            source = load_i64(args + 32) + row * load_i64(args + 40)
+            to = load_i64(args + 48) + place * load_i64(args + 56)
+            copy(source, to, load_i64(args + 64))
 
     return kernel
 
@@ -93,12 +94,12 @@ def rescale():
 
 def product(quantised: bool):
     """words: kernel, groups, order, used, weights, tile_bytes, tiles, rows, blocks, out,
-    out_stride, inputs, input_stride, more, more_stride, bound, tasks, tiles_per_task.
+    out_stride, inputs, input_stride, more, block_stride, bound, tasks, tiles_per_task.
 
     kernel: `linear`'s. weights: of expert 0; `tiles` and `rows` of weights are one expert's.
-    inputs, more: codes and info, 0 if every thread has its own; or x and the number of inputs
-    beyond whole blocks. order: 0 = inputs stand at the positions of pairs; else as rows do, of
-    which there are two at most.
+    inputs, input_stride, more, block_stride: rows of lines (see rows.py), 0 if every thread has its
+    own; or x, and `more` inputs beyond whole blocks. order: 0 = inputs stand at the positions of
+    pairs; else as rows do, of which there are two at most.
     tasks: of so many, each has its share of the tiles of all groups, in a row. 0: a task has
     `tiles_per_task` of one of at most `bound` groups, and tasks run over groups first.
     """
@@ -108,14 +109,10 @@ def product(quantised: bool):
         row, stride = first, load_i64(args + 96)
         if load_i64(args + 16) != 0:
             row = load_i32(load_i64(args + 16) + 4 * first) // load_i64(args + 24)
-        inputs, more = load_i64(args + 88), load_i64(args + 104)
-        if quantised:
-            if inputs == 0:
-                inputs = scratch + layout.PRIVATE_CODES
-                more = inputs + layout.PRIVATE_CODES
-            more += row * load_i64(args + 112)
+        inputs = load_i64(args + 88)
+        if quantised and inputs == 0:
+            inputs = scratch + layout.PRIVATE
         store_i64(words + 96, inputs + row * stride)
-        store_i64(words + 112, more)
 
     @inline
     def multiply(args, group, tile, tiles, scratch):
@@ -134,6 +131,7 @@ def product(quantised: bool):
         store_i64(words + 80, 0)
         store_i64(words + 88, 0)
         store_i64(words + 104, load_i64(args + 96))
+        store_i64(words + 112, load_i64(args + 104))
         store_i64(words + 120, load_i64(args + 112))
         store_i64(words + 128, ONE)
         for row in range(first, first + count, ROWS):

@@ -10,7 +10,6 @@ import numpy as np
 from turbodflash_kernels._cpu import layout
 from turbodflash_kernels._cpu.device import MANY_ROWS, CpuDevice
 from turbodflash_kernels._cpu.preparing import (
-    PRIVATE_ROWS,
     Codes,
     kept,
     preparation,
@@ -29,6 +28,7 @@ from turbodflash_kernels.op import Array, Experts, Gated, Prologue, RmsNorm
 
 PAIRS_PER_TASK = 4
 COLUMNS_PER_TASK = 512
+APART = 1  # rows of a panel: those of an expert begin anywhere
 SPARE = 1  # a group of 4n + 3 rows is read with one row more
 
 
@@ -103,7 +103,7 @@ class _Products:
         grouped: so are the rows of x; else there is one for each row of the pass.
         """
         inputs = self._prepared(x)
-        few = not grouped and routed.n <= PRIVATE_ROWS
+        few = not grouped and routed.n <= layout.PRIVATE_ROWS
         if not grouped and not few:
             inputs = self._gathered(inputs, routed)
         rows = [part.rows // self._experts for part, _ in self._parts]
@@ -118,7 +118,9 @@ class _Products:
 
     def _prepared(self, x: Array) -> _Inputs:
         device, prologue, cols = self._device, self._prologue, self._cols
-        codes = quantised(device, self._quantise, prologue, x, cols, SPARE) if self._coded else None
+        codes = None
+        if self._coded:
+            codes = quantised(device, self._quantise, prologue, x, cols, APART, SPARE)
         plain = kept(device, self._keep, prologue, x, cols) if self._keep else x
         return _Inputs(codes, plain if self._dense else None)
 
@@ -127,11 +129,9 @@ class _Products:
         device, cols, pairs = self._device, self._cols, routed.pairs
         codes, plain = inputs
         if codes is not None:
-            into = Codes(device, pairs, cols, SPARE)
-            source, stride, more, more_stride = codes.words()
-            to, _, more_to, _ = into.words()
-            copied = (source, stride, to, stride, cols, more, more_stride, more_to, stride, cols)
-            self._copy(routed, *copied)
+            into = Codes(device, pairs, cols, APART, SPARE)
+            source, size, *_ = codes.words()
+            self._copy(routed, source, size, into.words()[0], size, size)
             codes = into
         if plain is not None:
             rows = device.scratch((pairs, cols), np.float32)
