@@ -9,7 +9,6 @@ import pytest
 from numpy.typing import NDArray
 
 from tests.engine.tiny_models import golden, path_of
-from tests.kernels.devices import ALL_CACHE_TYPES
 from tests.kernels.test_kv_types import ERROR
 from turbodflash_engine import plugins
 from turbodflash_engine.gguf import open_gguf
@@ -21,13 +20,12 @@ from turbodflash_engine.options import CACHE_TYPES
 from turbodflash_engine.quant import weight_type
 from turbodflash_kernels.device import Device, open_device
 
-MODELS = ("llama", "qwen3")
 LOST = {"f32": 0.0, "f16": 2.0**-24, "bf16": 2.0**-18} | ERROR
 """Mean square error of a type over that of numbers, in order of size."""
 NOISE = 1e-5  # of logits computed in float32 in another order
 
-every_model_and_device = pytest.mark.parametrize(
-    ("name", "device"), [(name, device) for name in MODELS for device in ALL_CACHE_TYPES]
+on_every_device = pytest.mark.parametrize(
+    ("name", "device"), [("llama", "cpu"), ("qwen3", "cpu"), ("llama", "reference")]
 )
 
 
@@ -70,7 +68,7 @@ def tiny(name: str, device: str) -> Tiny:
     return Tiny(name, open_device(device))
 
 
-@every_model_and_device
+@on_every_device
 @pytest.mark.parametrize("k", CACHE_TYPES)
 def test_errors_of_keys_and_values_add_up(name: str, device: str, k: str) -> None:
     model = tiny(name, device)
@@ -80,7 +78,7 @@ def test_errors_of_keys_and_values_add_up(name: str, device: str, k: str) -> Non
         assert 0.5 * apart - NOISE**2 <= together <= 1.6 * apart + NOISE**2, (k, v)
 
 
-@every_model_and_device
+@on_every_device
 @pytest.mark.parametrize("side", ["keys", "values"])
 def test_logits_lose_in_proportion_to_what_the_type_does(name: str, device: str, side: str) -> None:
     """So many times the error of a number, whatever the type is."""
@@ -94,7 +92,7 @@ def test_logits_lose_in_proportion_to_what_the_type_does(name: str, device: str,
     assert all(0.5 * middle <= factor <= 2 * middle for factor in factors), factors
 
 
-@every_model_and_device
+@on_every_device
 @pytest.mark.parametrize("type", CACHE_TYPES)
 def test_a_cache_that_forgot_is_close_to_one_filled_afresh(
     name: str, device: str, type: str

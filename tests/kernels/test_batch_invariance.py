@@ -11,16 +11,23 @@ from tests.kernels.devices import EVERY_CASE, PRESENT, name_of, on_gpu, poisoned
 from turbodflash_kernels.cases import Case
 
 PROMPT = 100
-BLOCKS = (1, 2, 3, 5, 8, 16)
+BLOCKS = (1, 2, 3, 5, 8, 16) * 3  # every size of a block starts at odd places
 
 FEW = 32
 """Rows that a GPU decodes or verifies together; a prompt is read by other kernels."""
 
 FEW_BLOCKS = (1, 2, 3, 5, 8, 13)
+
+IN_BLOCKS = {"reference": (FEW, FEW_BLOCKS), "cpu": (PROMPT, BLOCKS)}
+"""How many rows, and in which blocks. Of the reference few: it has no kernels for many."""
+
+OF_BLOCKS = ("delta_net", "tap_conv")
+"""Ops of which a row of a case is a whole block. Their own tests tell what rows of one may know."""
+
 ON_GPU = [
     (op, case)
     for op in on_gpu()
-    if op != "delta_net"  # whose rows are whole trials: see test_delta_net_on_gpu.py
+    if op not in OF_BLOCKS
     for case in quick_cases(op)[4::15]
     if "tree" not in str(case)
 ]
@@ -29,7 +36,7 @@ ON_GPU = [
 @pytest.mark.parametrize("device", PRESENT)
 @pytest.mark.parametrize(("op", "case"), EVERY_CASE, ids=name_of)
 def test_a_row_does_not_know_its_neighbours(op: str, case: Case, device: str) -> None:
-    check(op, case, device, PROMPT, BLOCKS * 3)  # every size of a block starts at odd places
+    check(op, case, device, *IN_BLOCKS[device])
 
 
 @pytest.mark.parametrize(("op", "case"), ON_GPU, ids=name_of)

@@ -80,13 +80,13 @@ def _compile_in_earnest() -> None:
     os.environ.pop("TRITON_INTERPRET", None)
 
 
-def compile_op(op: str, capability: int, half: int | None = None) -> list[Compiled]:
+def compile_op(op: str, capability: int, third: int | None = None) -> list[Compiled]:
     """As `compile_ops`, one op for one card, in this process.
 
-    half: only every second kernel, from this one on; of a single one, that one.
+    third: only every third kernel, from this one on; all, if that is none.
     """
     launches = record(op, capability)
-    chosen = launches if half is None else launches[half::2] or launches
+    chosen = launches if third is None else launches[third::3] or launches
     return compile_launches(op, chosen, capability)
 
 
