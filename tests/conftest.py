@@ -1,8 +1,9 @@
 """What holds for all tests: kernels of the GPU run in Triton's interpreter; where tests run side by
-side, each process keeps to a core of its own."""
+side, each process keeps to a core of its own, and the longest tests begin."""
 
 import os
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 # how long it takes to make an example says something about the machine, not about the code
@@ -16,3 +17,8 @@ if _worker and hasattr(os, "sched_setaffinity"):
     # threads that wait for each other would otherwise share cores with another process's
     _cores = sorted(os.sched_getaffinity(0))
     os.sched_setaffinity(0, {_cores[int(_worker.removeprefix("gw")) % len(_cores)]})
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Who has done its own tests takes of another's last ones: they should be short."""
+    items.sort(key=lambda item: item.path.name != "test_ahead.py")

@@ -80,14 +80,23 @@ def _compile_in_earnest() -> None:
     os.environ.pop("TRITON_INTERPRET", None)
 
 
-def compile_op(op: str, capability: int, third: int | None = None) -> list[Compiled]:
+def compile_op(op: str, capability: int, share: tuple[int, int] | None = None) -> list[Compiled]:
     """As `compile_ops`, one op for one card, in this process.
 
-    third: only every third kernel, from this one on; all, if that is none.
+    share: (i, n), only what falls to the i-th of n cards, see `dealt`.
     """
     launches = record(op, capability)
-    chosen = launches if third is None else launches[third::3] or launches
-    return compile_launches(op, chosen, capability)
+    return compile_launches(op, dealt(launches, *share) if share else launches, capability)
+
+
+def dealt(launches: Sequence[Recorded], i: int, n: int) -> list[Recorded]:
+    """Of each kernel every n-th launch from the i-th on, and one at least."""
+    of_kernels: dict[object, list[Recorded]] = {}
+    for launch in launches:
+        of_kernels.setdefault(launch.kernel.fn, []).append(launch)
+    return [
+        launch for same in of_kernels.values() for launch in same[i::n] or [same[i % len(same)]]
+    ]
 
 
 def record(op: str, capability: int) -> list[Recorded]:
