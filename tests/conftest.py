@@ -7,7 +7,9 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 # how long it takes to make an example says something about the machine, not about the code
-settings.register_profile("here", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile(
+    "here", deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow]
+)
 settings.load_profile("here")
 
 os.environ["TRITON_INTERPRET"] = "1"  # before triton is imported by anyone

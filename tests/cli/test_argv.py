@@ -136,7 +136,7 @@ WORDS = st.one_of(
 )
 
 
-@settings(max_examples=500, deadline=None, derandomize=True)
+@settings(max_examples=200, deadline=None, derandomize=True)
 @given(st.lists(WORDS, max_size=8))
 def test_any_command_line_is_regular_or_refused(argv: list[str]) -> None:
     try:

@@ -67,13 +67,18 @@ def greedy(model: Model, tokens: Sequence[int], count: int) -> list[int]:
     return said
 
 
+@cache
+def undivided(name: str) -> list[Any]:
+    whole = tiny(name, device("reference"))
+    return all_of(whole, lambda layer, tap: device("reference").read(tap), prompt(name))
+
+
 @pytest.mark.parametrize(("name", "on_card"), SPLITS)
 def test_rows_are_handed_on_to_the_bit(name: str, on_card: int) -> None:
     placement = divided("reference", "other", name, on_card)
-    one, parts = tiny(name, device("reference")), tiny(name, placement)
-    expected = all_of(one, lambda layer, tap: device("reference").read(tap), prompt(name))
+    parts = tiny(name, placement)
     found = all_of(parts, lambda layer, tap: placement.layers[layer].read(tap), prompt(name))
-    for mine, other in zip(found, expected, strict=True):
+    for mine, other in zip(found, undivided(name), strict=True):
         np.testing.assert_array_equal(mine, other)
 
 
@@ -106,22 +111,26 @@ def test_keys_and_values_lie_beside_their_layer() -> None:
 DRAFTS = ("dflash--qwen3", "dflash-swa-d2t--qwen3", "dspark--qwen3", "eagle3--qwen3")
 
 
+def drafts(pair: str, placement: Placement | Device, at: Device) -> list[Any]:
+    model = tiny("qwen3", placement)
+    drafter = across(draft_for(model, at, tensors_of(pair)), at, model.shared)
+    text = list(runs(pair)[0]["prompt"])
+    read_prompt(model, drafter, text, chunk=16)
+    return [take_step(model, drafter, text, 8) for _ in range(4)]
+
+
+@cache
+def drafts_of_one_device(pair: str) -> list[Any]:
+    return drafts(pair, device("reference"), device("reference"))
+
+
 @pytest.mark.parametrize("draft_on", ["reference", "other"])
 @pytest.mark.parametrize("on_card", [0, 2, 4, 7])
 @pytest.mark.parametrize("pair", DRAFTS)
 def test_a_draft_sees_rows_of_other_devices(pair: str, on_card: int, draft_on: str) -> None:
     """Two references round alike, so every draft is that of one device."""
-
-    def drafts(placement: Placement | Device, at: Device) -> list[Any]:
-        model = tiny("qwen3", placement)
-        drafter = across(draft_for(model, at, tensors_of(pair)), at, model.shared)
-        text = list(runs(pair)[0]["prompt"])
-        read_prompt(model, drafter, text, chunk=16)
-        return [take_step(model, drafter, text, 8) for _ in range(4)]
-
-    there, alone = device(draft_on), device("reference")
     placement = divided("reference", "other", "qwen3", on_card)
-    assert drafts(placement, there) == drafts(alone, alone)
+    assert drafts(pair, placement, device(draft_on)) == drafts_of_one_device(pair)
 
 
 def test_a_draft_beside_all_its_rows_is_left_as_it_is() -> None:
