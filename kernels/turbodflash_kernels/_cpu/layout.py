@@ -22,7 +22,7 @@ PRIVATE_ROWS = 2
 MOST_COLS = 1 << 16  # of quantised rows
 PRIVATE_BYTES = PRIVATE_ROWS * (2 * MOST_COLS + LINE)
 GROUP = 4  # activation rows that share the loads of decoded codes
-PANEL = 32  # rows of activations that lie together, block by block
+PANEL = 64  # rows of activations that lie together, block by block
 PLANES = {2: (2,), 3: (2, 1), 4: (4,), 5: (4, 1), 6: (4, 2), 8: (8,)}
 DENSE_BYTES = {"f32": 4, "f16": 2, "bf16": 2}
 
