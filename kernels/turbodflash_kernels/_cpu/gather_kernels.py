@@ -60,20 +60,17 @@ def copy_bytes(source, count, to):
 
 
 @inline
-def copy_piece(source, size, to):
-    if size == 4:
-        store_i32(to, load_i32(source))
-    elif size == 2:
-        store_i16(to, load_u16(source))
-    else:
-        store_i8(to, load_u8(source))
-
-
-@inline
 def copy_pieces(source, step, size, count, to, to_step):
     """`count` pieces of `size` bytes, so far apart."""
-    for i in range(count):
-        copy_piece(source + i * step, size, to + i * to_step)
+    if size == 4:
+        for i in range(count):
+            store_i32(to + i * to_step, load_i32(source + i * step))
+    elif size == 2:
+        for i in range(count):
+            store_i16(to + i * to_step, load_u16(source + i * step))
+    else:
+        for i in range(count):
+            store_i8(to + i * to_step, load_u8(source + i * step))
 
 
 @inline

@@ -49,9 +49,11 @@ class Rows:
     @classmethod
     def of(cls, format: HeadFormat) -> Rows:
         type = format.type
-        fields = (1 + (type.name in MINIMA)) if type.quantised else 0
         unit = UNITS.get(type.name, 4)
         blocks = format.padded // type.block
+        if not type.quantised:
+            return cls(1, 0, blocks, unit)
+        fields = 1 + (type.name in MINIMA)
         return cls(blocks, fields, (type.block_bytes - 2 * fields) // unit, unit)
 
     @cache  # noqa: B019 (rows are few, and the same in every layer)

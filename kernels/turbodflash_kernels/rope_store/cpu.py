@@ -91,7 +91,8 @@ def rotate(kind: str):
             whole = n_rot - n_rot % 16
         for i in range(0, whole, 16):
             v = vload(x + 4 * i)
-            partner = vswapped(v) if adjacent else vload(x + 4 * ((i + half) % n_rot))
+            other = i + half if i < half else i - half
+            partner = vswapped(v) if adjacent else vload(x + 4 * other)
             vstore(to + 4 * i, vfma(partner, vload(sin + 4 * i), v * vload(cos + 4 * i)))
         for i in range(whole, n_rot):
             partner = i ^ 1 if adjacent else (i + half) % n_rot
