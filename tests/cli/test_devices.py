@@ -63,19 +63,19 @@ def test_a_card_that_is_not_there_is_one_sentence() -> None:
     )
 
 
-IMPROVED = "from tests.interpreter import improve; improve()"
+INTERPRETED = "from tests.interpreter import improve; improve()"
 
 
 def test_an_answer_from_a_card_is_that_of_the_cpu() -> None:
     """The head alone is there, because it is interpreted."""
     words = ("-m", str(path_of("qwen3")), "-no-cnv", "-p", "a", "-n", "4", "--temp", "0")
     small = ("-c", "256", "--no-warmup", "--no-show-timings")
+    script = "import sys; from turbodflash_cli.app import main; main(sys.argv[1:])"
 
-    def answer(*where: str) -> tuple[str, str]:
-        script = "import sys; from turbodflash_cli.app import main; main(sys.argv[1:])"
-        done = run("-c", f"{IMPROVED}\n{script}", *words, *small, *where, TRITON_INTERPRET="1")
+    def answer(script: str, *where: str) -> tuple[str, str]:
+        done = run("-c", script, *words, *small, *where, TRITON_INTERPRET="1")
         return done.stdout, done.stderr
 
-    on_the_card = answer("-dev", "gpu", "-ngl", "1")
-    assert on_the_card == answer("-ngl", "0")
+    on_the_card = answer(f"{INTERPRETED}\n{script}", "-dev", "gpu", "-ngl", "1")
+    assert on_the_card == answer(script, "-ngl", "0")
     assert on_the_card[1] == ""
