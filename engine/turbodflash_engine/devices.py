@@ -13,6 +13,10 @@ from turbodflash_kernels.errors import NoDevice
 
 HOST = "cpu"
 
+HELPERS = 4
+"""Processes that compile a model's kernels, where there are as many cores: more would find little
+that is not under way. Each takes a quarter of a gigabyte."""
+
 
 class Devices:
     """Each opened when it is first asked for; all of one name are one.
@@ -40,6 +44,7 @@ class Devices:
                 options.threads_batch,
                 self._compiling,
                 graphs=options.graphs,
+                helpers=HELPERS,
             )
         return self._opened[name]
 

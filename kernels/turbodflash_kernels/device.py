@@ -320,6 +320,7 @@ def open_device(
     threads_batch: int = 0,
     compiling: Callable[[str], None] | None = None,
     graphs: bool = True,
+    helpers: int = 0,
 ) -> Device:
     """The device of that name; of several cards, "gpu:1" is the second. Raises NoDevice.
 
@@ -327,6 +328,7 @@ def open_device(
     threads_batch: for many rows; 0 means as many as `threads`.
     compiling: called with a kernel's name before it is compiled, which takes seconds.
     graphs: a card may run captured passes as graphs.
+    helpers: so many processes, at most, may compile while ops are bound, until the first is run.
     """
     if name == "reference":
         from turbodflash_kernels._reference import ReferenceDevice
@@ -335,7 +337,7 @@ def open_device(
     if name == "cpu":
         from turbodflash_kernels._cpu.device import CpuDevice
 
-        return CpuDevice(threads, threads_batch, compiling)
+        return CpuDevice(threads, threads_batch, compiling, helpers)
     kind, _, index = name.partition(":")
     if kind == "gpu" and (index or "0").isdecimal():
         return _open_gpu(int(index or 0), graphs)

@@ -11,6 +11,7 @@ import pytest
 from turbodflash_kernels._cpu import library
 from turbodflash_kernels._cpu.library import Library
 from turbodflash_kernels._cpu.team import address
+from turbodflash_kernels._cpu.worker import Job
 
 
 @pytest.fixture
@@ -39,7 +40,9 @@ def test_a_kernel_is_compiled_once_and_then_read(cache, monkeypatch):
     # the same symbol is linked once a process; another process is played by another name
     code = next(cache.glob("*/*.o")).read_bytes()
     assert (
-        Library()._object(next(cache.glob("*/*.o")).stem, "rope_store.cpu", "angles", ("norm",))
+        Library()._object(
+            Job(next(cache.glob("*/*.o")).stem, "rope_store.cpu", "angles", ("norm",))
+        )
         == code
     )
     assert compiled == ["angles"]
@@ -52,7 +55,9 @@ def test_a_home_that_cannot_be_written_is_replaced_by_a_private_temporary_folder
     blocked.write_text("not a folder")
     monkeypatch.setenv("TURBODFLASH_CACHE", str(blocked))
     monkeypatch.setattr(library.tempfile, "tempdir", str(tmp_path))
-    assert Library()._object("turbodflash_angles_elsewhere", "rope_store.cpu", "angles", ("norm",))
+    assert Library()._object(
+        Job("turbodflash_angles_elsewhere", "rope_store.cpu", "angles", ("norm",))
+    )
     (kept,) = tmp_path.glob("turbodflash-*/kernels/*/turbodflash_angles_elsewhere.o")
     assert not kept.parent.stat().st_mode & (stat.S_IWGRP | stat.S_IWOTH)
     assert blocked.read_text() == "not a folder"
@@ -65,7 +70,7 @@ def test_a_folder_that_others_can_write_to_is_not_used(cache):
 
 
 def test_code_is_private_to_its_owner(cache):
-    Library()._object("turbodflash_angles_private", "rope_store.cpu", "angles", ("norm",))
+    Library()._object(Job("turbodflash_angles_private", "rope_store.cpu", "angles", ("norm",)))
     mode = next(cache.glob("*/*.o")).stat().st_mode
     assert not mode & (stat.S_IWGRP | stat.S_IWOTH)
 
@@ -76,7 +81,7 @@ def test_code_of_old_versions_is_removed_when_a_new_one_compiles(cache):
         folder.mkdir(parents=True)
     long_ago = 1_500_000_000
     os.utime(old, (long_ago, long_ago))
-    Library()._object("turbodflash_angles_anew", "rope_store.cpu", "angles", ("norm",))
+    Library()._object(Job("turbodflash_angles_anew", "rope_store.cpu", "angles", ("norm",)))
     assert not old.exists()
     assert recent.exists()
 

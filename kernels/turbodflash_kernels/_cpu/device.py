@@ -40,17 +40,24 @@ class CpuDevice(Device):
     """Kernels compiled by Numba, on a team of threads.
 
     threads: for passes of few rows; threads_batch: for prompts; 0 means all usable cores.
+    helpers: processes, at most, that compile what is bound before anything is played; as many as
+    there are usable cores, and none where there is one.
     """
 
     name: ClassVar[str] = "cpu"
     implementations: ClassVar[tuple[str, ...]] = ("launch",)
 
     def __init__(
-        self, threads: int = 0, threads_batch: int = 0, compiling: Compiling | None = None
+        self,
+        threads: int = 0,
+        threads_batch: int = 0,
+        compiling: Compiling | None = None,
+        helpers: int = 0,
     ) -> None:
         self.threads = threads or usable_cores()
         self.threads_batch = threads_batch or self.threads
-        self.library = Library(compiling)
+        cores = usable_cores()
+        self.library = Library(compiling, min(helpers, cores) if cores > 1 else 0)
         self.isa = self.library.isa
         self._team = Team(max(self.threads, self.threads_batch), self.library)
         self._memory = Memory()
@@ -204,6 +211,7 @@ class CpuDevice(Device):
         return taken
 
     def _play(self, tape: Tape, many: bool, threads: int = 0) -> None:
+        self.library.settle()
         self._team.run(tape, threads or (self.threads_batch if many else self.threads))
 
 

@@ -18,15 +18,19 @@ import time
 from collections.abc import Callable, Hashable
 from contextlib import suppress
 from functools import cache, cached_property
-from importlib import import_module
 from itertools import count
 from pathlib import Path
-from typing import Any
+from threading import RLock
+from typing import TYPE_CHECKING, Any
 
 import llvmlite
 import llvmlite.binding as llvm
 
 from turbodflash_kernels._cpu import isa
+from turbodflash_kernels._cpu.worker import Job
+
+if TYPE_CHECKING:
+    from turbodflash_kernels._cpu.helpers import Helpers, Promise
 
 KEPT_SECONDS = 30 * 24 * 3600
 
@@ -50,11 +54,19 @@ class Library:
     """Kernels of one instruction set, by name.
 
     `compiling` is called with a kernel's name before it is compiled.
+    helpers: so many processes compile what is asked for before anything is called, which pays
+    where a whole model is built. Until `settle`, addresses may then be those of promises; who
+    calls one earlier must `wait` for it.
     """
 
-    def __init__(self, compiling: Compiling | None = None) -> None:
+    def __init__(self, compiling: Compiling | None = None, helpers: int = 0) -> None:
         self.isa = isa.choose()
         self.compiling = compiling
+        self._count = helpers if _can_start_python() else 0
+        self._helpers: Helpers | None = None
+        self._promises: dict[int, Promise] = {}
+        self._promised: dict[Hashable, int] = {}
+        self._redeeming, self._telling = RLock(), RLock()
 
     @cached_property
     def folder(self) -> Path:
@@ -72,32 +84,78 @@ class Library:
         module.build(name, *spec) must return its Python source function.
         """
         key = (self.isa, module, name, spec)
-        if key not in _linked:
-            text = f"{self.isa} {module}.{name}({', '.join(map(repr, spec))})"
-            symbol = f"turbodflash_{name}_{hashlib.sha256(text.encode()).hexdigest()[:12]}"
-            _linked[key] = _link(symbol, self._object(symbol, module, name, spec))
+        if key in _linked:
+            return _linked[key]
+        if key in self._promised:
+            return self._promised[key]
+        text = f"{self.isa} {module}.{name}({', '.join(map(repr, spec))})"
+        symbol = f"turbodflash_{name}_{hashlib.sha256(text.encode()).hexdigest()[:12]}"
+        job = Job(symbol, module, name, spec)
+        if self._count and not (self.folder / f"{symbol}.o").exists():
+            self._promised[key] = self._promise(job)
+            return self._promised[key]
+        _linked[key] = _link(symbol, self._object(job))
         return _linked[key]
 
-    def function(self, arguments: int, module: str, name: str, *spec: Hashable) -> Any:
-        """The kernel as a callable of int64 arguments; the interpreter lock is released in it."""
-        kind = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * arguments)
-        return kind(self.address(module, name, *spec))
+    def wait(self, address: int) -> None:
+        """Return when what is at this address can be called. Any thread may ask."""
+        if promise := self._promises.get(address):
+            self._redeem(promise)
 
-    def _object(self, symbol: str, module: str, name: str, spec: tuple[Hashable, ...]) -> bytes:
-        path = self.folder / f"{symbol}.o"
+    def settle(self) -> None:
+        """Wait for all kernels, and have no more promised."""
+        self._count = 0
+        if self._helpers is None:
+            return
+        try:
+            for promise in self._promises.values():
+                self._redeem(promise)
+        finally:
+            self._helpers.close()
+            self._helpers = None
+
+    def function(self, arguments: int, module: str, name: str, *spec: Hashable) -> Any:
+        """As `function_at`, by name."""
+        return function_at(self.address(module, name, *spec), arguments)
+
+    def _object(self, job: Job, compile: Callable[[Job], bytes] = Job.compile) -> bytes:
+        """Object code, as it is kept, or as it comes from `compile`; any thread may ask."""
+        path = self.folder / f"{job.symbol}.o"
         try:
             return path.read_bytes()
         except OSError:
             pass
         _forget_old(self.folder)
         if self.compiling:
-            self.compiling(name)
-        from turbodflash_kernels._cpu.build import compile_object
-
-        source = import_module(f"turbodflash_kernels.{module}")
-        code = compile_object(source.build(name, *spec), symbol)
+            with self._telling:
+                self.compiling(job.name)
+        code = compile(job)
         _write_whole(path, code)
         return code
+
+    def _promise(self, job: Job) -> int:
+        from turbodflash_kernels._cpu.helpers import Helpers
+
+        if self._helpers is None:
+            self._helpers = Helpers(self._count, self._object)
+        promise = _immortal(self._helpers.promise(job))
+        symbol = f"{job.symbol}_promised"
+        address = _link(symbol, promise.thunk(symbol))
+        self._promises[address] = promise
+        return address
+
+    def _redeem(self, promise: Promise) -> None:
+        promise.finished.wait()
+        with self._redeeming:
+            if promise.slot.value:
+                return
+            code = promise.code or self._object(promise.job)
+            promise.slot.value = _link(promise.job.symbol, code)
+
+
+def function_at(address: int, arguments: int) -> Any:
+    """A kernel as a callable of int64 arguments; the interpreter lock is released in it."""
+    return ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * arguments)(address)
 
 
 _linked: dict[Hashable, int] = {}
@@ -116,8 +174,10 @@ def _linker() -> Any:
     return _immortal(llvm.create_lljit_compiler(target_machine=machine, use_jit_link=False))
 
 
-def _link(symbol: str, code: bytes) -> int:
-    builder = llvm.JITLibraryBuilder().add_object_img(code).add_current_process()
+def _link(symbol: str, code: bytes | str) -> int:
+    """The address of what is called so in object code, or in IR."""
+    builder = llvm.JITLibraryBuilder().add_current_process()
+    builder = builder.add_ir(code) if isinstance(code, str) else builder.add_object_img(code)
     name = f"{symbol} {next(_numbers)}"  # a library's name cannot be used again
     tracker = _immortal(builder.export_symbol(symbol).link(_linker(), name))
     return int(tracker[symbol])
@@ -150,6 +210,11 @@ def _sources(package: Path) -> list[str]:
     for folder in (str(package), os.path.join(package, "_cpu")):
         found += [os.path.join(folder, name) for name in os.listdir(folder)]
     return sorted(path for path in found if path.endswith(".py") and os.path.isfile(path))
+
+
+def _can_start_python() -> bool:
+    """Whether there is a program that could compile for this one."""
+    return bool(sys.executable) and not getattr(sys, "frozen", False)
 
 
 def _user() -> str:

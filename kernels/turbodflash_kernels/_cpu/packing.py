@@ -13,7 +13,7 @@ from threading import Thread
 import numpy as np
 from numpy.typing import NDArray
 
-from turbodflash_kernels._cpu.library import Library
+from turbodflash_kernels._cpu.library import Library, function_at
 from turbodflash_kernels._cpu.memory import keep_freed
 from turbodflash_kernels._cpu.team import address
 
@@ -49,6 +49,7 @@ class Packing:
         rows: what it reads, which is kept alive until then.
         """
         self._words += words
+        self._kernels.add(words[0])
         self._rows.append(rows)
         self._taken.append(taken)
         self._nbytes += rows.nbytes
@@ -91,12 +92,15 @@ class Packing:
     def _send(self) -> None:
         if not self._rows:
             return
-        each = self._library.function(3, "_cpu.unpack_kernels", "each")
+        each = self._library.address("_cpu.unpack_kernels", "each")
+        kernels, call = {each, *self._kernels}, function_at(each, 3)
         words, rows, taken = np.array(self._words, np.int64), self._rows, self._taken
         self._clear()
 
         def run() -> None:
-            each(address(words), len(rows), 0)
+            for kernel in kernels:
+                self._library.wait(kernel)
+            call(address(words), len(rows), 0)
             for told in taken:
                 told()
 
@@ -104,6 +108,7 @@ class Packing:
 
     def _clear(self) -> None:
         self._words: list[int] = []
+        self._kernels: set[int] = set()
         self._rows: list[NDArray[np.uint8]] = []
         self._taken: list[Callable[[], object]] = []
         self._nbytes = 0

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from turbodflash_kernels._cpu.library import Library
+from turbodflash_kernels._cpu.library import Library, function_at
 from turbodflash_kernels._cpu.words import (
     ACTIVE,
     EPOCH,
@@ -71,11 +71,11 @@ class Team:
         self._play = library.function(2, "_cpu.team_kernels", "play")
         self._wake = [threading.Event() for _ in range(threads)]
         if threads > 1:
-            stand_by = library.function(3, "_cpu.team_kernels", "stand_by")
+            stand_by = library.address("_cpu.team_kernels", "stand_by")
             for thread in range(1, threads):
                 threading.Thread(
                     target=_serve,
-                    args=(self._shared, stand_by, thread, self._wake[thread]),
+                    args=(self._shared, library, stand_by, thread, self._wake[thread]),
                     name=f"turbodflash-{thread}",
                     daemon=True,
                 ).start()
@@ -99,9 +99,13 @@ class Team:
                 self._wake[thread].set()
 
 
-def _serve(shared: NDArray[np.int64], stand_by: Any, thread: int, wake: threading.Event) -> None:
+def _serve(
+    shared: NDArray[np.int64], library: Library, kernel: int, thread: int, wake: threading.Event
+) -> None:
     """The life of a helping thread. It must not keep the team alive."""
     base, parked = address(shared), (THREADS + 64 * thread) // 8
+    library.wait(kernel)
+    stand_by = function_at(kernel, 3)
     while shared[RECORDS // 8] >= 0:
         stand_by(base, thread, PATIENCE)
         if shared[parked]:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from turbodflash_kernels._cpu import layout
-from turbodflash_kernels._cpu.library import Library
+from turbodflash_kernels._cpu.library import Library, function_at
 from turbodflash_kernels._cpu.memory import Memory
 from turbodflash_kernels._cpu.packing import Packing
 from turbodflash_kernels._cpu.team import address
@@ -146,5 +146,11 @@ def _packer(fmt: Format, library: Library) -> Callable[[NDArray[np.int64]], None
         spec: tuple[Any, ...] = ("pack_dense", layout.DENSE_BYTES[fmt.dense])
     else:
         spec = ("pack_quantised", fmt)
-    kernel = library.function(3, "_cpu.pack_kernels", *spec)
-    return lambda words: kernel(address(words), 0, 0)
+    kernel = library.address("_cpu.pack_kernels", *spec)
+    call = function_at(kernel, 3)
+
+    def pack_with(words: NDArray[np.int64]) -> None:
+        library.wait(kernel)
+        call(address(words), 0, 0)
+
+    return pack_with
