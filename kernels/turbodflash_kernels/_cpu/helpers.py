@@ -26,7 +26,7 @@ _START = (
 Obtain = Callable[[Job, Callable[[Job], bytes]], bytes]
 
 PATIENCE = 10.0  # seconds that a process waits for something to do
-ARGUMENTS = 8  # of any kernel, at most
+ARGUMENTS = 12  # of any kernel, at most
 
 _THUNK = """
 define void @{symbol}({parameters}) {{
