@@ -19,7 +19,7 @@ from turbodflash_engine.speculating.pairs import Figures, Pair, figures_of, quot
 from turbodflash_engine.speculating.rivals import CONTEXT, Prompt, Rivals
 
 PROMPT = 512
-PROMPT_TURNS = 5
+PROMPT_TURNS = 9
 TOKENS = 128
 WARM_UP = 24
 """Tokens answered before the clock starts: passes of most widths are captured by then."""
