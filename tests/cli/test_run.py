@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -231,6 +232,13 @@ def test_a_slip_that_the_parser_finds_reads_like_ours(
 
 
 class TestInterrupt:
+    @pytest.fixture(autouse=True)
+    def _heard(self) -> Iterator[None]:
+        """Ctrl-C is heard, though a shell starts what runs in its background deaf to it."""
+        before = signal.signal(signal.SIGINT, signal.default_int_handler)
+        yield
+        signal.signal(signal.SIGINT, before)
+
     def interrupt(self) -> None:
         signal.raise_signal(signal.SIGINT)
 
