@@ -132,14 +132,14 @@ def _type_of(name: str, shape: tuple[int, ...]) -> str:
 
 
 def layers_for(architecture: str, nbytes: float, changes: dict[str, float]) -> int:
-    """How many fill so many bytes, as nearly as whole layers can."""
+    """How many fill so many bytes, as nearly as whole layers can, with one of each kind."""
 
     def size(layers: int) -> int:
         return sum(each.nbytes for each in tensors_of(metadata_of(architecture, layers, changes)))
 
     period = int(SHAPES[architecture].get("full_attention_interval", 1))
     each = (size(2 * period) - size(period)) / period
-    return max(round((nbytes - size(period)) / each) + period, 1)
+    return max(round((nbytes - size(period)) / each), 0) + period
 
 
 def contents(tensor: Made, random: np.random.Generator) -> Iterator[NDArray[np.uint8]]:
