@@ -9,35 +9,14 @@ import threading
 import numpy as np
 import pytest
 
-from turbodflash_kernels._cpu import helpers, library
-from turbodflash_kernels._cpu.library import Library, function_at
-from turbodflash_kernels._cpu.team import address
+from tests.kernels.angles import EXPECTED, KERNEL, angles
+from turbodflash_kernels._cpu import helpers
+from turbodflash_kernels._cpu.library import Library
 
-KERNEL = ("rope_store.cpu", "angles", "norm")
 ANOTHER = ("_cpu.unpack_kernels", "each")
 DIES_AT_ONCE = "raise SystemExit"
 DIES_OF_A_JOB = "import sys; sys.stdin.buffer.read(1)"
 SAYS_HALF = "import sys; sys.stdin.buffer.read(1); sys.stdout.buffer.write(bytes([9] + [0] * 10))"
-
-
-@pytest.fixture
-def cache(monkeypatch, tmp_path):
-    monkeypatch.setenv("TURBODFLASH_CACHE", str(tmp_path))
-    monkeypatch.setattr(library, "_linked", {})
-    return tmp_path / "kernels"
-
-
-def angles(kernel: int) -> np.ndarray:
-    """cos, cos, -sin and sin of 0.5 * position 4."""
-    position, frequency, out = np.array([4], np.int32), np.array([0.5], "f4"), np.zeros(4, "f4")
-    one = int(np.float32(1).view(np.uint32))
-    words = [address(position), 1, address(frequency), 1, one, address(out)]
-    arguments = np.array(words, np.int64)
-    function_at(kernel, 3)(address(arguments), 0, 0)
-    return out
-
-
-EXPECTED = np.array([np.cos(2), np.cos(2), -np.sin(2), np.sin(2)])
 
 
 def compiling_threads() -> list[threading.Thread]:

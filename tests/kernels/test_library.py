@@ -6,35 +6,17 @@ import os
 import stat
 
 import numpy as np
-import pytest
 
+from tests.kernels.angles import EXPECTED, KERNEL, angles
 from turbodflash_kernels._cpu import library
 from turbodflash_kernels._cpu.library import Library
-from turbodflash_kernels._cpu.team import address
 from turbodflash_kernels._cpu.worker import Job
-
-
-@pytest.fixture
-def cache(monkeypatch, tmp_path):
-    monkeypatch.setenv("TURBODFLASH_CACHE", str(tmp_path))
-    monkeypatch.setattr(library, "_linked", {})
-    return tmp_path / "kernels"
-
-
-def angles(lib: Library) -> np.ndarray:
-    """cos, cos, -sin and sin of 0.5 * position 4, through the kernel."""
-    position, frequency, out = np.array([4], np.int32), np.array([0.5], "f4"), np.zeros(4, "f4")
-    one = int(np.float32(1).view(np.uint32))
-    words = [address(position), 1, address(frequency), 1, one, address(out)]
-    arguments = np.array(words, np.int64)
-    lib.function(3, "rope_store.cpu", "angles", "norm")(address(arguments), 0, 0)
-    return out
 
 
 def test_a_kernel_is_compiled_once_and_then_read(cache, monkeypatch):
     compiled: list[str] = []
-    first = angles(Library(compiled.append))
-    np.testing.assert_allclose(first, [np.cos(2), np.cos(2), -np.sin(2), np.sin(2)], atol=1e-7)
+    kernel = Library(compiled.append).address(*KERNEL)
+    np.testing.assert_allclose(angles(kernel), EXPECTED, atol=1e-7)
     assert compiled == ["angles"]
 
     # the same symbol is linked once a process; another process is played by another name
