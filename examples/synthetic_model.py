@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from tokenizers.pre_tokenizers import ByteLevel
 
 from turbodflash_engine import plugins
+from turbodflash_engine.errors import TurbodflashError
 from turbodflash_engine.layers.rope import RopeOverrides
 from turbodflash_engine.metadata import Metadata
 
@@ -222,7 +223,11 @@ def main() -> None:
     asked = parser.parse_args()
     changes = {key: int(value) for key, _, value in (word.partition("=") for word in asked.set)}
     layers = asked.layers or layers_for(asked.arch, asked.gb * 1e9, changes)
-    write(asked.path, metadata_of(asked.arch, layers, changes))
+    try:
+        write(asked.path, metadata_of(asked.arch, layers, changes))
+    except TurbodflashError as error:
+        asked.path.unlink(missing_ok=True)
+        sys.exit(f"error: {error}")
     sys.stderr.write(f"{asked.path}: {layers} layers, {asked.path.stat().st_size / 1e9:.2f} GB\n")
 
 

@@ -28,9 +28,8 @@ from turbodflash_kernels._cpu.simd import (
     vstore,
 )
 
-PRODUCT_WORDS = (
-    layout.PRIVATE + layout.PRIVATE_BYTES
-)  # of scratch: behind activations that only a thread reads
+PRODUCT_WORDS = layout.PRIVATE + layout.PRIVATE_BYTES
+"""Of scratch: behind activations that only a thread reads."""
 ONE = 0x3F800000  # as a float32
 ROWS = 32  # whose codes stay in the second-level cache while an expert's tiles pass by
 
