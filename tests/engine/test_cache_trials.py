@@ -31,6 +31,7 @@ class Recurrent:
 
     nbytes = 8
     can_forget = True
+    passive = False
     widest = 10**9
 
     def __init__(self) -> None:

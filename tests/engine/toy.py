@@ -57,6 +57,7 @@ class ToyLayer:
     nbytes = 0
     form = "toy"
     can_forget = True
+    passive = False
     widest = 10**9
 
     def __init__(self, stride: int = 1) -> None:

@@ -18,7 +18,7 @@ class DenseLayer:
     written again. The rows of a tree lie one after the other until it is known which of them stay.
     """
 
-    can_forget = True
+    can_forget = passive = True
 
     @property
     def widest(self) -> int:

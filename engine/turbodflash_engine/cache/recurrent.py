@@ -47,7 +47,7 @@ class RecurrentLayers:
     dropped: where a pass failed, it is not known which of them were taken in.
     """
 
-    can_forget = False
+    can_forget = passive = False
     widest = sys.maxsize
 
     def __init__(self, device: Device, shape: DeltaShape, layers: int) -> None:

@@ -17,8 +17,17 @@ class Layer(Protocol):
     def nbytes(self) -> int: ...
 
     @property
+    def passive(self) -> bool:
+        """Whether passes and trials are nothing to it, unless rows of a tree are to be moved.
+
+        Then `expect`, `advance` and `mark` are not called, and `restore` only for such rows, with
+        the length as its mark: a token is short, and passes many layers.
+        """
+        ...
+
+    @property
     def widest(self) -> int:
-        """The most tokens of a pass, or of all passes of a trial."""
+        """The most tokens of a pass, or of all passes of a trial; always the same."""
         ...
 
     def expect(self, count: int) -> None:
@@ -116,12 +125,15 @@ class Trial:
 class Cache:
     """layers: the memories of a model's layers. capacity: positions each of them has room for.
 
+    widest: the most tokens of a pass, or of all passes of a trial.
     reader: feeds tokens, for when a layer could not keep a part of a trial; the model sets it.
     """
 
     def __init__(self, layers: Sequence[Layer], capacity: int) -> None:
         self.layers = tuple(layers)
+        self._active = tuple(layer for layer in layers if not layer.passive)
         self.capacity = capacity
+        self.widest = min(layer.widest for layer in layers)
         self.length = 0
         self.reader: Callable[[Sequence[int]], object] | None = None
         self._tried: list[int] = []
@@ -130,11 +142,6 @@ class Cache:
     @property
     def nbytes(self) -> int:
         return sum(layer.nbytes for layer in self.layers)
-
-    @property
-    def widest(self) -> int:
-        """The most tokens of a pass, or of all passes of a trial."""
-        return min(layer.widest for layer in self.layers)
 
     def reserve(self, count: int) -> None:
         """Raises DoesNotFit when there is no room for `count` more tokens."""
@@ -150,14 +157,14 @@ class Cache:
         self.reserve(len(tokens))
         if self._trial:
             self._tried[self._trial.fed :] = tokens
-        for layer in self.layers:
+        for layer in self._active:
             layer.expect(len(tokens))
 
     def advance(self, count: int) -> None:
         """The layers now remember `count` more tokens."""
         self.reserve(count)
         self.length += count
-        for layer in self.layers:
+        for layer in self._active:
             layer.advance(self.length)
 
     @property
@@ -237,7 +244,7 @@ class Cache:
 
         That holds after an exception too, so nobody can leave half a block behind.
         """
-        marks = [layer.mark(self.length) for layer in self.layers]
+        marks = [layer.mark(self.length) for layer in self._active]
         self._trial = trial = Trial(self)
         try:
             yield trial
@@ -250,7 +257,11 @@ class Cache:
 
     def _settle(self, trial: Trial, marks: Sequence[Any]) -> None:
         again = False
-        for layer, mark in zip(self.layers, marks, strict=True):
+        if trial.kept != range(len(trial.kept)):
+            for layer in self.layers:
+                if layer.passive:
+                    layer.restore(trial.start, trial.kept)
+        for layer, mark in zip(self._active, marks, strict=True):
             try:
                 layer.restore(mark, trial.kept)
             except ReadAgain:

@@ -20,7 +20,7 @@ class WindowLayer(DenseLayer):
     most `widest` tokens in it.
     """
 
-    can_forget = False
+    can_forget = passive = False
 
     def __init__(self, kv: KV, window: int, rope: Rope | None = None) -> None:
         super().__init__(kv, rope)

@@ -34,7 +34,7 @@ class Drafting:
         self._passes = Passes()
         self._since_plain = 0
         self._controlled = self.options.width is None and not self.options.tree
-        self._seats = [self._seat(part) for part in parts_of(drafter)]
+        self._seats = [self._seat(part) for part in parts_of(drafter) if part.longest]
         self._followed: _Seat | None = None
 
     def guess(self, history: Sequence[int], deepest: int, rows: int) -> Guess:
@@ -52,6 +52,8 @@ class Drafting:
 
     def learn(self, guess: Guess, verdict: Verdict, seconds: float) -> None:
         """What the pass that verified a guess brought, and how long the model took."""
+        if not self._seats:
+            return
         rows = 1 + len(guess.tokens)
         self._passes.add(rows, seconds)
         self._since_plain = 0 if rows == 1 else self._since_plain + 1

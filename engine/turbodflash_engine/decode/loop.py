@@ -117,7 +117,10 @@ def _observe(
 
 
 def _stretches(rows: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Ascending numbers as [start, stop) of those without a gap."""
+    """Ascending numbers, 0 the first, as [start, stop) of those without a gap."""
+    if rows[-1] == len(rows) - 1:
+        yield 0, len(rows)
+        return
     start = rows[0]
     for row, following in zip(rows, [*rows[1:], -1], strict=True):
         if following != row + 1:

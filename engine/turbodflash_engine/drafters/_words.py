@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import takewhile
 from typing import NamedTuple
 
 import numpy as np
@@ -34,6 +35,15 @@ class Words(NamedTuple):
         """The model's tokens for rows of the head; -1 for a row that is none."""
         found = rows if self.row_tokens is None else self.row_tokens[rows]
         return np.where(found < self.vocabulary, found, -1).astype(np.int32)
+
+    def chain(self, rows: Ids) -> tuple[int, ...]:
+        """The model's tokens for rows [n] of the head, up to the first row that is none.
+
+        After a pass the processor remembers little of numpy: for a few numbers it is a detour.
+        """
+        of = self.row_tokens
+        tokens = [row if of is None else of.item(row) for row in rows.tolist()]
+        return tuple(takewhile(lambda token: token < self.vocabulary, tokens))
 
 
 def own_table(device: Device, tensors: Tensors, name: str, width: int) -> Weight | None:

@@ -46,6 +46,8 @@ class Dflash(BlockDrafter):
 
     def _guess(self, tokens: Ids, positions: Ids, count: int) -> Draft:
         values, rows = self._steps(count, tokens, positions)
+        if rows.shape[1] == 1:
+            return Draft(self._words.chain(self._device.read(rows)[:, 0]))
         log_probs = log_softmax(self._device.read(values))
         best = self._words.tokens(self._device.read(rows))
         return draft_of(best, log_probs, probabilities(log_probs), self._options.p_min)

@@ -144,11 +144,11 @@ class DraftModel:
         self._ahead, self._text = [], [self._known(token) for token in tokens]
 
     def _best(self, output: Output) -> tuple[Floats, Ids]:
-        """The largest of the only row's logits, and their ids."""
+        """The largest of the only row's logits, and their ids; they outlive the next pass."""
         found = output.largest(self._looked_at, self._vocabulary)
         if found is None:
             return largest(output.logits[0, : self._vocabulary], self._looked_at)
-        return found.values[0], found.ids[0]
+        return found.values[0].copy(), found.ids[0].copy()
 
     @property
     def _behind(self) -> list[int]:

@@ -38,8 +38,8 @@ class Output(NamedTuple):
         """f32[rows, vocabulary] on the host, of the last rows."""
         return self.scores.all()
 
-    def largest(self, count: int, width: int) -> Largest | None:
-        """Of the first `width` logits of these rows; None where all are on the host already."""
+    def largest(self, count: int, width: int) -> Largest:
+        """Of the first `width` logits of these rows, on the host."""
         return self.scores.largest(count, width)
 
 

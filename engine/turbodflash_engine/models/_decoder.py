@@ -9,10 +9,11 @@ from numpy.typing import NDArray
 
 from turbodflash_engine.cache import Cache
 from turbodflash_engine.layers.scores import Scores
-from turbodflash_engine.layers.steps import AS_THE_DEVICE, Threads
+from turbodflash_engine.layers.steps import AS_THE_DEVICE, FEW_ROWS, Threads
 from turbodflash_engine.models._base import Output, Shared
 from turbodflash_engine.models._placement import Placement
 from turbodflash_engine.models._stage import Block, Shape, Stage, as_it_is
+from turbodflash_kernels.device import Device
 from turbodflash_kernels.op import Array
 
 
@@ -39,6 +40,7 @@ class Decoder:
         self.cache, self.shared, self.vocabulary = cache, shared, shared.vocabulary
         cache.reader = lambda tokens: self(tokens, logits=0)
         self._layers = range(len(blocks))
+        self._scored: dict[tuple[Shape, int], Scores] = {}
         runs = list(placement.runs())
         self._stages = [
             Stage(
@@ -77,8 +79,20 @@ class Decoder:
             tapped |= passed.taps
             stage = following
         self.cache.advance(count)
-        scores = Scores(stage.device, passed.x[shape.logits - logits :])
-        return Output(scores, tuple(tapped[tap] for tap in taps))
+        return Output(
+            self._scores(stage.device, shape, logits, passed.x),
+            tuple(tapped[tap] for tap in taps),
+        )
+
+    def _scores(self, device: Device, shape: Shape, logits: int, x: Array) -> Scores:
+        """Of the last rows, as many as logits were asked for."""
+        known = self._scored.get((shape, logits))
+        if known and known.of is x:
+            return known.anew()
+        scores = Scores(device, x, shape.logits - logits)
+        if shape.rows <= FEW_ROWS:
+            self._scored[shape, logits] = scores
+        return scores
 
     def _check(self, tokens: Sequence[int], logits: int, taps: tuple[int, ...]) -> None:
         if not len(tokens):

@@ -22,6 +22,12 @@ class Candidates(NamedTuple):
     logits: Reals
     order: Order = "id"
 
+    @property
+    def peak(self) -> np.floating:
+        """The largest logit."""
+        largest: np.floating = self.logits[0] if self.order == "logit" else self.logits.max()
+        return largest
+
     def first(self, count: int) -> Candidates:
         """The first `count` in the present order."""
         return Candidates(self.ids[:count], self.logits[:count], self.order)
@@ -66,7 +72,7 @@ def ranked(candidates: Candidates) -> Candidates:
 def probabilities(candidates: Candidates) -> NDArray[np.float64]:
     """Softmax in float64, in the order of the candidates."""
     shifted = candidates.logits.astype(np.float64)
-    shifted -= shifted.max()
+    shifted -= candidates.peak
     np.exp(shifted, out=shifted)
     shifted /= shifted.sum()
     return shifted

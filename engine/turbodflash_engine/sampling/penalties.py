@@ -36,6 +36,7 @@ def penalise(
     rows, counts = rows[here], counts[here]
     logits = candidates.logits.copy()
     hit = logits[rows]
-    hit = np.where(hit <= 0, hit * repeat, hit / repeat)
-    logits[rows] = hit - (counts * frequency + presence)
+    with np.errstate(over="ignore"):  # a penalty may be large enough to forbid a token
+        hit = np.where(hit <= 0, hit * repeat, hit / repeat)
+        logits[rows] = hit - (counts * frequency + presence)
     return candidates.adjusted(logits)

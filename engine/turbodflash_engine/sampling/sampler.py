@@ -82,11 +82,9 @@ class Sampler:
             return self._best(seen, position)
         if len(self._biased):
             seen = self._with_biases(seen)
-        _check(seen.logits.max(), position)
+        _check(seen.peak, position)
         place = chain.Place(history, position, self.seed)
-        with np.errstate(over="ignore"):  # a penalty may be large enough to forbid a token
-            candidates = self.candidates(seen, place)
-        return self._draw(candidates, place)
+        return self._draw(self.candidates(seen, place), place)
 
     def _how_many_decide(self) -> int:
         """Of the largest logits so many are enough; 0 if others may have a say.
@@ -116,7 +114,8 @@ class Sampler:
     def _best(self, seen: Candidates, position: int) -> int:
         """The first of the largest; biases are lent to the logits, a copy would cost more."""
         if seen.order != "id":
-            seen = ranked(self._with_biases(seen))
+            if len(self._biased):
+                seen = ranked(self._with_biases(seen))
             _check(seen.logits[0], position)
             return int(seen.ids[0])
         logits = seen.logits
@@ -141,7 +140,7 @@ class Sampler:
 
     def _draw(self, candidates: Candidates, place: chain.Place) -> int:
         """Where chance enters: the candidate at a random height of the summed probabilities."""
-        peak = candidates.logits.max()
+        peak = candidates.peak
         _check(peak, place.position)
         heights = np.cumsum(np.exp(candidates.logits.astype(np.float64) - peak))
         total = float(heights[-1])

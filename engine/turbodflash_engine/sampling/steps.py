@@ -20,6 +20,7 @@ from turbodflash_engine.sampling.candidates import (
 from turbodflash_engine.sampling.largest import largest
 
 XTC_MAX_THRESHOLD = 0.5  # above it two tokens cannot both be strong
+COLDEST = 1e-250  # all but the best are impossible long before; still colder, and numbers overflow
 
 
 def top_k(candidates: Candidates, k: int) -> Candidates:
@@ -46,7 +47,7 @@ def min_p(candidates: Candidates, p: float) -> Candidates:
 
 def _floor(candidates: Candidates, distance: float) -> float:
     """A logit so far from the best one, but never above it: the best always stays."""
-    best = float(candidates.logits.max())
+    best = float(candidates.peak)
     return min(best + distance, best)
 
 
@@ -100,9 +101,8 @@ def temperature(
         return candidates.where(_is_best(candidates))
     if temp == 1:
         return candidates
-    shifted = candidates.logits.astype(np.float64) - candidates.logits.max()
-    with np.errstate(over="ignore"):  # a tiny temperature makes the rest impossible
-        return Candidates(candidates.ids, shifted / temp, candidates.order)
+    shifted = candidates.logits.astype(np.float64) - candidates.peak
+    return Candidates(candidates.ids, shifted / max(temp, COLDEST), candidates.order)
 
 
 def _dynamic(candidates: Candidates, temp: float, spread: float, exponent: float) -> float:
@@ -116,7 +116,7 @@ def _dynamic(candidates: Candidates, temp: float, spread: float, exponent: float
 
 def _is_best(candidates: Candidates) -> NDArray[np.bool_]:
     """Marks the largest logit; of equals the lowest id."""
-    best = np.flatnonzero(candidates.logits == candidates.logits.max())
+    best = np.flatnonzero(candidates.logits == candidates.peak)
     marks = np.zeros(len(candidates.ids), np.bool_)
     marks[best[candidates.ids[best].argmin()]] = True
     return marks
