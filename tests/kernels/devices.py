@@ -81,6 +81,8 @@ def yardstick(name: str, case: Case) -> Yardstick:
     """Plain arithmetic in the precision that a device promises."""
     if name == "gpu":
         return HalfPrecision
+    if name == "cpu" and "turbo4" in (getattr(case, "format", ""), getattr(case, "values", "")):
+        return WholeNumbers
     rounds = name != "reference" and case.lossy_weights
     return RoundedActivations if rounds else ReferenceDevice
 
@@ -101,6 +103,53 @@ class RoundedActivations(ReferenceDevice):
             )
 
         return rounded
+
+
+class WholeNumbers(ReferenceDevice):
+    """float32, but what is multiplied with a turbo4 head of 64 numbers is rounded, queries of each
+    head and weights of each 128 keys, so that the sizes of all add up to 2^17 at most and none is
+    over 2^15; the largest sum of two levels is 2^14."""
+
+    def bind(self, op: str, /, **static: Any) -> Callable[..., Any]:
+        if op != "attend":
+            return super().bind(op, **static)
+        formats = (static["kv"].format_k, static["kv"].format_v)
+        sides = [each.type.name == "turbo4" and each.head_dim == 64 for each in formats]
+        return attend.bind(self, **static, look=partial(look_in_whole_numbers, *sides))
+
+
+def look_in_whole_numbers(
+    keys: bool,
+    values: bool,
+    q: NDArray[Any],
+    k: NDArray[Any],
+    v: NDArray[Any],
+    scale: float,
+    sinks: NDArray[Any] | None,
+) -> NDArray[Any]:
+    """As `attend.look`. Half a head's numbers repeat the others."""
+    if keys:
+        q, k = in_whole_numbers(q, 64), in_levels(k)
+    weights, total = attend.softmax(q @ k.swapaxes(1, 2) * q.dtype.type(scale), sinks)
+    if values:
+        size = np.linalg.norm(v, axis=-1)[:, None]
+        cuts = range(128, v.shape[1], 128)
+        parts = np.split(weights * size, cuts, axis=-1)
+        rounded = np.concatenate([in_whole_numbers(part, part.shape[-1]) for part in parts], -1)
+        weights, v = rounded / np.where(size == 0, 1, size), in_levels(v)
+    return weights @ v / total
+
+
+def in_whole_numbers(x: NDArray[Any], counted: int) -> NDArray[Any]:
+    size = np.abs(x)[..., :counted]
+    unit = np.maximum(size.max(-1) / 2**15, size.sum(-1) / 2**17)[..., None]
+    return np.rint(x / np.where(unit == 0, 1, unit)) * unit
+
+
+def in_levels(x: NDArray[Any]) -> NDArray[Any]:
+    """Rows to multiples of what two levels of a block of their length are, over 2^14."""
+    unit = np.linalg.norm(x, axis=-1, keepdims=True) * 2 * 0.2415 / 2**14
+    return np.rint(x / np.where(unit == 0, 1, unit)) * unit
 
 
 class HalfPrecision(ReferenceDevice):

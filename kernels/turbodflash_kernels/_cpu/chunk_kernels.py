@@ -13,8 +13,8 @@ from __future__ import annotations
 import numba
 import numpy as np
 
-from turbodflash_kernels._cpu.calls import call3, call5, call7, call9
-from turbodflash_kernels._cpu.chunk_words import SCORE_BYTES, SLAB
+from turbodflash_kernels._cpu.calls import call3, call5, call7, call9, call11
+from turbodflash_kernels._cpu.chunk_words import SCORE_BYTES, SLAB, WHOLE_BYTES
 from turbodflash_kernels._cpu.kv_words import (
     CHUNK,
     DECODE_K,
@@ -22,9 +22,12 @@ from turbodflash_kernels._cpu.kv_words import (
     K_TILE,
     PIECES_K,
     PIECES_V,
+    SCORES_K,
     SUM_K,
     SUM_V,
+    SUMS_V,
     V_ROW,
+    WEIGHTS_V,
 )
 from turbodflash_kernels._cpu.memory import LINE
 from turbodflash_kernels._cpu.products import products
@@ -173,6 +176,20 @@ def ask_for(address, nbytes, j, count):
         prefetch(address + at)
 
 
+@inline
+def whole_sums(kv, scores, count, begin, end, v, values, partials, size, later, wanted):
+    """Weighted sums of the values begin..end-1 of a chunk at v, in whole numbers.
+
+    scores: weights; behind them is room for values' scales, weights as whole numbers, and factors.
+    """
+    row, work = load_i64(kv + V_ROW), scores + SCORE_BYTES * count
+    whole = work + SCORE_BYTES
+    factors = whole + WHOLE_BYTES * count
+    call9(load_i64(kv + WEIGHTS_V), scores, count, begin, end, v, row, whole, factors, work)
+    call11(load_i64(kv + SUMS_V), whole + 2 * begin, count, v + begin * row + 2, row,
+           (end - begin + 1) // 2, partials, size, factors, values, later, wanted)  # fmt: skip
+
+
 def build(name):
     return {"chunk": chunk}[name]
 
@@ -200,6 +217,10 @@ def chunk(kv, direct, k, v, next_k, queries, count, bounds, space, partials, siz
     begin, end = max(begin, 0) // SLAB * SLAB, min(end, CHUNK)
     for i in range(begin, end, SLAB):
         at = k + i // 16 * tile
+        if load_i64(kv + SCORES_K) != 0:
+            call9(load_i64(kv + SCORES_K), queries, 4 * width_k, count, at, tile, keys,
+                  scores + 4 * i, v + i * row, SLAB * row)  # fmt: skip
+            continue
         if scores_of != 0:
             pieces = load_i64(kv + PIECES_K)
             call7(scores_of, queries, at, tile, pieces, scores + 4 * i, v + i * row, SLAB * row)
@@ -215,6 +236,13 @@ def chunk(kv, direct, k, v, next_k, queries, count, bounds, space, partials, siz
         first, seen = load_i64(bounds + 16 * j), load_i64(bounds + 16 * j + 8)
         clear(partials + size * j, width_v, 0)
         weigh(scores + SCORE_BYTES * j, begin, end, first, seen, partials + size * j, width_v)
+    if load_i64(kv + SUMS_V) != 0:
+        if begin < end:
+            later, wanted = next_k + begin // 16 * tile, (end - begin + 15) // 16 * tile
+            if next_k == 0:
+                later, wanted = v, 0
+            whole_sums(kv, scores, count, begin, end, v, values, partials, size, later, wanted)
+        return
     for i in range(begin, end, SLAB):
         rows = min(end - i, SLAB)
         later, wanted = next_k + i // 16 * tile, 2 * tile

@@ -11,9 +11,7 @@ ring, chunks follow each other around.
 
 from __future__ import annotations
 
-import mmap
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -23,7 +21,8 @@ from numpy.typing import NDArray
 
 from turbodflash_kernels._cpu.kv_words import CHUNK, WORDS
 from turbodflash_kernels._cpu.library import Library
-from turbodflash_kernels._cpu.team import address, aligned
+from turbodflash_kernels._cpu.memory import zeros
+from turbodflash_kernels._cpu.team import address
 from turbodflash_kernels._cpu.words import float_word
 from turbodflash_kernels.device import moves
 from turbodflash_kernels.kv import HeadFormat, Rotation
@@ -32,7 +31,6 @@ from turbodflash_kernels.kv._rotation import SIGNS_AFTER, SIGNS_BEFORE, TURBO_BL
 Bytes = NDArray[np.uint8]
 
 TILE = 16
-HUGE_PAGE = 2 << 20
 MINIMA = ("q4_1", "q5_1")  # types whose blocks have a float16 minimum beside the scale
 UNITS = {"q8_0": 1, "f16": 2, "bf16": 2}  # bytes of a unit; of the others, 4
 
@@ -152,7 +150,7 @@ def make(
     chunks = -(-positions // CHUNK)
     head_k, head_v = (CHUNK * format.row_bytes for format in (format_k, format_v))
     part_k, part_v = kv_heads * head_k, kv_heads * head_v
-    memory = _zeros(chunks * (part_k + part_v)).reshape(chunks, part_k + part_v)
+    memory = zeros(chunks * (part_k + part_v)).reshape(chunks, part_k + part_v)
     k = memory[:, :part_k].reshape(chunks, kv_heads, CHUNK // TILE, TILE * format_k.row_bytes)
     v = memory[:, part_k:].reshape(chunks, kv_heads, CHUNK, format_v.row_bytes)
     words = [address(memory), part_k + part_v, part_k, head_k, head_v]
@@ -166,6 +164,8 @@ def make(
     turns = [_turn(format.rotation) for format in (format_k, format_v)]
     turn = library.address("_cpu.turn_kernels", "rotate") if any(turns) else 0
     words += [*turns, address(SIGNS), turn, chunks]
+    words += _in_integers(library, format_k, "queries", "scores")
+    words += _in_integers(library, format_v, "weights", "sums")
     assert len(words) == WORDS
     return CpuKV(format_k, format_v, k, v, np.array(words, np.int64), rows.places(), ring, flush)
 
@@ -175,6 +175,17 @@ SIGNS = np.concatenate([SIGNS_BEFORE, SIGNS_AFTER])
 
 def _decoder(library: Library, side: str, format: HeadFormat) -> int:
     return library.address("_cpu.decode_kernels", side, format.type.name, library.isa)
+
+
+def _in_integers(library: Library, format: HeadFormat, rounding: str, product: str) -> list[int]:
+    """Kernels that multiply whole numbers: of turbo4, of heads that fill half a block."""
+    half = format.half_filled and format.head_dim < format.type.block
+    if format.type.name != "turbo4" or not half or library.isa == "generic":
+        return [0, 0]
+    return [
+        library.address("_cpu.rounding_kernels", rounding),
+        library.address("_cpu.integer_kernels", product),
+    ]
 
 
 def _encoder(library: Library, format: HeadFormat) -> int:
@@ -206,16 +217,3 @@ def _most(format: HeadFormat) -> float:
 def _turn(rotation: Rotation) -> int:
     sign = {"none": 0, "hadamard": 1, "turbo": -1}
     return sign[rotation.kind] * rotation.block
-
-
-def _zeros(size: int) -> Bytes:
-    """In huge pages, as far as they are filled."""
-    if size < HUGE_PAGE or not hasattr(mmap, "MADV_HUGEPAGE"):
-        return aligned(size, np.uint8)
-    # private: the pages of a shared mapping are never huge
-    mapping = mmap.mmap(-1, size + HUGE_PAGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    whole = np.frombuffer(mapping, np.uint8)
-    start = -address(whole) % HUGE_PAGE
-    with suppress(OSError):  # a system without huge pages: the same, a little slower
-        mapping.madvise(mmap.MADV_HUGEPAGE, start, size // HUGE_PAGE * HUGE_PAGE)
-    return whole[start : start + size]

@@ -18,4 +18,6 @@ BLOCKS_K, FIELDS_K, UNITS_K, UNIT_K = range(144, 176, 8)
 # TURN: the kernel that rotates, if anything does
 TURN_K, TURN_V, SIGNS, TURN = range(176, 208, 8)
 CHUNKS = 208  # that there are: chunk c lies where c % CHUNKS does
-WORDS = 27
+# kernels of rounding_kernels and integer_kernels, or 0
+QUERIES_K, SCORES_K, WEIGHTS_V, SUMS_V = range(216, 248, 8)
+WORDS = 31

@@ -42,18 +42,29 @@ class Memory:
         return self._slab[start : start + size].view(dtype).reshape(shape)
 
 
-def huge(size: int) -> NDArray[np.uint8]:
-    """Zeros in a mapping of their own, in huge pages as far as they are filled."""
-    room = -(-size // HUGE_PAGE) * HUGE_PAGE + HUGE_PAGE
+def zeros(size: int) -> NDArray[np.uint8]:
+    """In a mapping of their own from a huge page on. The last page is huge only if all of it is
+    asked for: nothing is taken that a plan does not know of."""
+    if size < HUGE_PAGE:
+        whole = np.zeros(size + LINE, np.uint8)
+        start = -whole.__array_interface__["data"][0] % LINE
+        return whole[start : start + size]
+    return huge(size, size // HUGE_PAGE * HUGE_PAGE)
+
+
+def huge(size: int, most: int | None = None) -> NDArray[np.uint8]:
+    """Zeros in a mapping of their own, in huge pages as far as they are filled; of more than `most`
+    bytes, only as many."""
+    room = -(-size // HUGE_PAGE) * HUGE_PAGE
     if not hasattr(mmap, "MADV_HUGEPAGE"):
-        mapping = mmap.mmap(-1, room)
-    else:
-        # private: the pages of a shared mapping are never huge
-        mapping = mmap.mmap(-1, room, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-        with suppress(OSError):  # a system without huge pages: the same, a little slower
-            mapping.madvise(mmap.MADV_HUGEPAGE)
+        return np.frombuffer(mmap.mmap(-1, size), np.uint8)
+    # private: the pages of a shared mapping are never huge
+    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
+    mapping = mmap.mmap(-1, room + HUGE_PAGE, flags=flags)
     whole = np.frombuffer(mapping, np.uint8)
     start = -whole.__array_interface__["data"][0] % HUGE_PAGE
+    with suppress(OSError):  # a system without huge pages: the same, a little slower
+        mapping.madvise(mmap.MADV_HUGEPAGE, start, room if most is None else most)
     return whole[start : start + size]
 
 

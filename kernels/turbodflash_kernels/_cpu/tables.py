@@ -152,7 +152,7 @@ def _sums(
     pairs = [
         call(builder, "llvm.x86.avx2.pmadd.ub.sw", WORDS, weights, sixteen)
         for upper in (0, 1)
-        for sixteen in (_interleaved(builder, digits[i], digits[i + 1], upper) for i in (0, 2))
+        for sixteen in (interleaved(builder, digits[i], digits[i + 1], upper) for i in (0, 2))
     ]
     more = ir.Constant(WORDS, [1, 128 * 128] * 8)
     return [
@@ -161,7 +161,7 @@ def _sums(
                 builder,
                 "llvm.x86.avx2.pmadd.wd",
                 HALF_I32,
-                _interleaved(builder, pairs[i], pairs[i + 1], upper),
+                interleaved(builder, pairs[i], pairs[i + 1], upper),
                 more,
             ),
             HALF_F32,
@@ -195,17 +195,17 @@ def _floats(builder: Builder, table: Sequence[float], codes: ir.Value) -> list[i
         for part in parts
     ]
     sixteens = [
-        _interleaved(builder, planes[i], planes[i + 1], upper) for upper in (0, 1) for i in (0, 2)
+        interleaved(builder, planes[i], planes[i + 1], upper) for upper in (0, 1) for i in (0, 2)
     ]
     words = [builder.bitcast(vector, ir.VectorType(I16, 16)) for vector in sixteens]
     return [
-        builder.bitcast(_interleaved(builder, words[i], words[i + 1], upper), HALF_F32)
+        builder.bitcast(interleaved(builder, words[i], words[i + 1], upper), HALF_F32)
         for i in (0, 2)
         for upper in (0, 1)
     ]
 
 
-def _interleaved(builder: Builder, a: ir.Value, b: ir.Value, upper: int) -> ir.Value:
+def interleaved(builder: Builder, a: ir.Value, b: ir.Value, upper: int) -> ir.Value:
     """The lower, or upper, elements of each 16 bytes of a and b by turns."""
     count, each = a.type.count, a.type.count // 2
     lanes = []

@@ -182,6 +182,7 @@ TYPE_CASES = [
     Case(3, 250, 6, 2, 64, "q8_0", "turbo4", window=100, sinks=True),
     Case(2, 125, 6, 2, 64, "turbo3", "q5_1", block=16),
     Case(2, 125, 6, 2, 96, "q4_1", "turbo2", tree=20),
+    Case(2, 125, 6, 2, 64, "turbo4", tree=20),
 ]
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numba
 
-from turbodflash_kernels._cpu.calls import call11
+from turbodflash_kernels._cpu.calls import call3, call11
 from turbodflash_kernels._cpu.chunk_kernels import clear, finish, merge
 from turbodflash_kernels._cpu.chunk_words import MOST_QUERIES, bounds_bytes, space_bytes
 from turbodflash_kernels._cpu.gather_kernels import copy_bytes, keys_at, path, shared, values_at
@@ -18,6 +18,7 @@ from turbodflash_kernels._cpu.kv_words import (
     CHUNK,
     K_HEAD,
     PARTIAL_EXTRA,
+    QUERIES_K,
     SUM_K,
     SUM_V,
     TURN_V,
@@ -118,7 +119,7 @@ def sink_of(args, head):
 @inline
 def take_queries(args, head, first, last, to):
     """Queries first..last-1 of a K/V head, scaled, one behind the other; returns what follows."""
-    kv, group = load_i64(args + KV), load_i64(args + GROUP)
+    kv, group, start = load_i64(args + KV), load_i64(args + GROUP), to
     stored, width = load_i64(kv + WIDTH_K), load_i64(kv + SUM_K)
     scale = vsplat(load_f32(args + SCALE))
     for j in range(first, last):
@@ -127,6 +128,8 @@ def take_queries(args, head, first, last, to):
         for i in range(0, width, 16):
             vstore(to + 4 * i, vload(q + 4 * i) * scale)
         to += 4 * width
+    if load_i64(kv + QUERIES_K) != 0:
+        call3(load_i64(kv + QUERIES_K), start, last - first, width)
     return to
 
 
