@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-Ids = NDArray[np.int64]
+Ids = NDArray[np.signedinteger[Any]]
 Reals = NDArray[np.floating]
 Order = Literal["id", "logit", "other"]
 
@@ -58,6 +58,10 @@ class Largest(NamedTuple):
 
     values: NDArray[np.float32]
     ids: NDArray[np.int32]
+
+    def of(self, row: int) -> Candidates:
+        """Those of one row."""
+        return Candidates(self.ids[row], self.values[row], "logit")
 
 
 def ranked(candidates: Candidates) -> Candidates:

@@ -73,8 +73,7 @@ class Sampler:
         largest = rows.largest(self._enough, len(self._all)) if self._enough else None
         if largest is None:
             return [self._whole(logits) for logits in rows.logits]
-        ids = largest.ids.astype(np.int64)
-        return [Candidates(*row, "logit") for row in zip(ids, largest.values, strict=True)]
+        return [largest.of(row) for row in range(len(largest.ids))]
 
     def choose(self, seen: Candidates, position: int, history: Sequence[int]) -> int:
         """The token at `position`, given what `look` saw and all tokens before it."""

@@ -32,10 +32,12 @@ class Packing:
         self._workers: list[Thread] = []
         self._failed: list[BaseException] = []
         self._keeps = False
+        self.idle = True
         self._clear()
 
     def submit(self, job: Callable[[], None]) -> None:
         """Do something in Python."""
+        self.idle = False
         if not self._keeps:
             keep_freed(True)
             self._keeps = True
@@ -48,6 +50,7 @@ class Packing:
 
         rows: what it reads, which is kept alive until then.
         """
+        self.idle = False
         self._words += words
         self._kernels.add(words[0])
         self._rows.append(rows)
@@ -58,6 +61,7 @@ class Packing:
 
     def wait(self) -> None:
         """Help until all is done; what went wrong with one is raised, and the rest is left."""
+        self.idle = True
         self._send()
         workers, self._workers = self._workers, []
         if workers:

@@ -37,7 +37,7 @@ class BlockDrafter(ABC):
         self.longest = longest(config, options.n_max, anchor_predicts)
         self._first = 0 if anchor_predicts else 1
         self._block = self.longest + self._first
-        self._mask = config.mask
+        self._masks = np.full(self._block, config.mask, np.int32)
         self._device = device
         self._options = options
         self._words = read_words(device, tensors, config, setting.target)
@@ -61,7 +61,7 @@ class BlockDrafter(ABC):
         if not self.longest or not self._context.complete:
             return Draft()
         self._context.store()
-        tokens = np.full(self._block, self._mask, np.int32)
+        tokens = self._masks.copy()
         tokens[0] = history[-1]
         start = self._context.length
         positions = np.arange(start, start + self._block, dtype=np.int32)
