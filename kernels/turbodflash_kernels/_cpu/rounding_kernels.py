@@ -16,6 +16,7 @@ import numpy as np
 from llvmlite import ir
 from numba import types
 
+from turbodflash_kernels._cpu import integer_kernels
 from turbodflash_kernels._cpu.chunk_words import SCORE_BYTES, WHOLE_BYTES
 from turbodflash_kernels._cpu.emit import (
     F16,
@@ -31,7 +32,6 @@ from turbodflash_kernels._cpu.emit import (
     store,
 )
 from turbodflash_kernels._cpu.encode_steps import vabs
-from turbodflash_kernels._cpu.integer_kernels import MOST_SUM, UNIT
 from turbodflash_kernels._cpu.integers import shuffled
 from turbodflash_kernels._cpu.simd import (
     f32x16,
@@ -48,7 +48,8 @@ from turbodflash_kernels._cpu.simd import (
 inline = numba.njit(error_model="numpy")
 
 ZERO = np.float32(0)
-MOST, MOST_SUM, UNIT = np.float32(32767), np.float32(MOST_SUM), np.float32(UNIT)
+MOST, MOST_SUM = np.float32(32767), np.float32(integer_kernels.MOST_SUM)
+UNIT = np.float32(integer_kernels.UNIT)
 SMALLEST = np.float32(1e-30)  # numbers that are not larger are nothing
 SHORTS = ir.VectorType(I16, 16)
 
