@@ -213,11 +213,11 @@ class Device(ABC):
 
     def write(self, array: Array, values: NDArray[Any]) -> None:
         """Replace the contents of an input buffer, after all work that was recorded before."""
-        np.copyto(self.read(array), values)
+        self.read(array)[...] = values
 
     def copy(self, target: Array, source: Array) -> None:
         """Replace the contents of an input buffer, or of a slice of it, by another array's."""
-        np.copyto(self.read(target), self.read(source))
+        self.read(target)[...] = self.read(source)
 
     @abstractmethod
     def pack(self, parts: Sequence[Part], cols: int) -> Weight:

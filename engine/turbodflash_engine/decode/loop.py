@@ -28,6 +28,13 @@ class Times(NamedTuple):
     observe: float = 0.0
     rest: float = 0.0
 
+    def plus(self, other: Times) -> Times:
+        """Those of both."""
+        draft, verify, observe, rest = other
+        return Times(
+            self.draft + draft, self.verify + verify, self.observe + observe, self.rest + rest
+        )
+
 
 class Step(NamedTuple):
     """What one pass brought: new tokens, one at least.

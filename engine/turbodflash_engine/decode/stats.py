@@ -41,7 +41,7 @@ class Tally:
         _count(self._widths, step.drafted)
         if step.drafted:
             _count(self._histogram, step.accepted)
-        self._times = Times(*map(sum, zip(self._times, step.times, strict=True)))
+        self._times = self._times.plus(step.times)
 
     def finished(self, reason: str, dropped: int = 0) -> Finished:
         """The sum so far. dropped: tokens that had to leave the context."""

@@ -108,7 +108,7 @@ class CpuDevice(Device):
 
     def copy(self, target: NDArray[Any], source: NDArray[Any]) -> None:
         self.flush()
-        np.copyto(target, source)
+        target[...] = source
 
     def pack(self, parts: Sequence[Part], cols: int) -> weight.CpuWeight:
         return weight.pack(parts, cols, self.library, self._memory, self._packing)
