@@ -2,12 +2,15 @@
 
 from turbodflash_kernels._cpu.kv_words import CHUNK
 
-MOST_QUERIES = 64  # that a chunk is decoded for at once
+MOST_QUERIES = 120  # that a chunk is decoded for at once
 SCORE_BYTES = 4 * CHUNK  # of one query
 WHOLE_BYTES = 2 * CHUNK  # of one query, in whole numbers
 DIRECT_TYPES = ("f16", "q8_0")  # what direct_kernels know, for
 MOST_DIRECT = 4  # queries
-SLAB = 32  # keys, or values, that are decoded together
+QUERIES = 6  # that share the loads of keys and values
+SLAB = 32  # keys that are decoded together
+ZERO_BYTES = 4 * 128  # that sums begin with
+PANEL = 4096  # numbers of values that are decoded together
 
 
 def bounds_bytes(queries: int) -> int:
@@ -15,8 +18,19 @@ def bounds_bytes(queries: int) -> int:
     return (16 * queries + 63) // 64 * 64
 
 
-def space_bytes(queries: int, width_k: int, width_v: int) -> int:
-    """A slab of keys and one of values as float32, a chunk's scores, the scales of values, and
+def ends_bytes(queries: int) -> int:
+    """A word for each group of queries, on whole cache lines."""
+    return (queries + 8 * QUERIES - 1) // (8 * QUERIES) * 64
+
+
+def decoded_bytes(width_k: int) -> int:
+    """A slab of keys, or a panel of values, as float32."""
+    return 4 * max(SLAB * width_k, PANEL)
+
+
+def space_bytes(queries: int, width_k: int) -> int:
+    """Zeros, ends of what groups see, what is decoded, a chunk's scores, the scales of values, and
     weights as whole numbers with their factors."""
-    slabs, each = 4 * SLAB * (width_k + width_v), SCORE_BYTES + WHOLE_BYTES
-    return slabs + each * queries + SCORE_BYTES + (4 * queries + 63) // 64 * 64
+    before = ZERO_BYTES + ends_bytes(queries) + decoded_bytes(width_k)
+    scores = (SCORE_BYTES + WHOLE_BYTES) * queries
+    return before + scores + SCORE_BYTES + (4 * queries + 63) // 64 * 64

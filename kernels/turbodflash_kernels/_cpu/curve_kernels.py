@@ -7,7 +7,8 @@ import numpy as np
 from llvmlite import ir
 
 from turbodflash_kernels._cpu.emit import V_F32, V_I32, Builder, constant_splat, fma, intrinsic
-from turbodflash_kernels._cpu.simd import f32x16, vexp, vfma, vsplat
+from turbodflash_kernels._cpu.exponentials import vexp
+from turbodflash_kernels._cpu.simd import f32x16, vfma, vsplat
 
 inline = numba.njit(error_model="numpy", forceinline=True)
 

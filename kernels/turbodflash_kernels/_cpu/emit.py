@@ -149,3 +149,19 @@ def function(name: str, arguments: int, emit: Callable[[Builder, Values], None])
     """An intrinsic of `arguments` int64 values that returns nothing."""
     parameters = (types.int64,) * arguments
     return intrinsic(name, types.void, parameters, lambda builder, *args: emit(builder, list(args)))
+
+
+def call_own(
+    builder: Builder, name: str, args: Values, emit: Callable[[Builder, Values], None]
+) -> None:
+    """Call a function of int64 values that `emit` writes: once, whoever in a kernel calls it."""
+    made = builder.module.globals.get(name)
+    if made is None:
+        kind = ir.FunctionType(ir.VoidType(), [I64] * len(args))
+        made = ir.Function(builder.module, kind, name)
+        made.linkage = "linkonce_odr"  # Numba makes a module of each function, and joins them
+        made.attributes.add("noinline")
+        inside = ir.IRBuilder(made.append_basic_block())
+        emit(inside, list(made.args))
+        inside.ret_void()
+    builder.call(made, args)

@@ -31,6 +31,7 @@ from turbodflash_kernels.kv._rotation import SIGNS_AFTER, SIGNS_BEFORE, TURBO_BL
 Bytes = NDArray[np.uint8]
 
 TILE = 16
+LEAST_PANEL = 32
 MINIMA = ("q4_1", "q5_1")  # types whose blocks have a float16 minimum beside the scale
 UNITS = {"q8_0": 1, "f16": 2, "bf16": 2}  # bytes of a unit; of the others, 4
 
@@ -166,6 +167,7 @@ def make(
     words += [*turns, address(SIGNS), turn, chunks]
     words += _in_integers(library, format_k, "queries", "scores")
     words += _in_integers(library, format_v, "weights", "sums")
+    words += _panel(format_v)
     assert len(words) == WORDS
     return CpuKV(format_k, format_v, k, v, np.array(words, np.int64), rows.places(), ring, flush)
 
@@ -206,6 +208,12 @@ def _pieces(format: HeadFormat) -> int:
     if format.type.rotation == "turbo":
         return summed(format) // (TURBO_BLOCK // 2)
     return format.padded // format.type.block
+
+
+def _panel(format: HeadFormat) -> list[int]:
+    """Numbers of a panel of values, and their bytes: whole blocks."""
+    numbers = max(format.type.block, LEAST_PANEL)
+    return [numbers, numbers // format.type.block * format.type.block_bytes]
 
 
 def _most(format: HeadFormat) -> float:

@@ -20,4 +20,6 @@ TURN_K, TURN_V, SIGNS, TURN = range(176, 208, 8)
 CHUNKS = 208  # that there are: chunk c lies where c % CHUNKS does
 # kernels of rounding_kernels and integer_kernels, or 0
 QUERIES_K, SCORES_K, WEIGHTS_V, SUMS_V = range(216, 248, 8)
-WORDS = 31
+# numbers of a value that are decoded together (fewer may be left at its end), and their bytes
+PANEL_V, PANEL_BYTES = 248, 256
+WORDS = 33

@@ -8,7 +8,7 @@ multiply-add after the other in one lane, so its bits do not depend on what is c
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 from llvmlite import ir
@@ -20,6 +20,7 @@ from turbodflash_kernels._cpu.emit import (
     Builder,
     Values,
     call,
+    call_own,
     function,
     load,
     offset,
@@ -32,44 +33,93 @@ from turbodflash_kernels._cpu.emit import (
 
 HALF = ir.VectorType(F32, 8)  # half a vector: a register of AVX2
 HALF_BYTES = 32
+TURN_BITS = 2
+TURN = 1 << TURN_BITS  # steps of a turn of the loop
 
 
 @cache
-def products(queries: int, vectors: int, fresh: bool) -> Any:
-    """products(a, a_stride, count, b, b_step, b_apart, out, out_stride): count >= 1 products.
+def products(most: int, vectors: int) -> Any:
+    """products(queries, a, a_stride, count, b, b_step, b_apart, start, start_stride, out,
+    out_stride), for one to `most` queries, or more, of which the first so many are done.
 
     a[q] lies at a + q * a_stride, the vectors of b[i] at b + i * b_step, b_apart apart, those of
-    out[q] at out + q * out_stride, one behind the other. fresh: sums begin at 0, not at what out
-    holds.
+    out[q] at out + q * out_stride, one behind the other; sums begin with what lies at start, as
+    out does. count may be 0.
 
-    A core of AVX2 has two multipliers of four steps, and sixteen registers: 4 x 1 vectors are eight
-    sums, which keep both busy; 3 x 2 are twelve, which with three factors and what they meet fill
-    all registers, if the compiler is kept from loading ahead.
+    A core of AVX2 has two multipliers of four steps, and sixteen registers: 6 x 1 and 3 x 2 vectors
+    are twelve sums, which with their factors and what these meet fill all registers, if the
+    compiler is kept from loading ahead. A neighbour on the same core takes half of the instructions
+    that begin in a cycle, and then those that do not multiply count: four steps are one turn.
     """
 
     def emit(builder: Builder, args: Values) -> None:
-        a, a_stride, count, b, b_step, b_apart, out, out_stride = args
-        rows = row_addresses(builder, a, a_stride, queries)
-        halves = range(2 * vectors)
-        outs = half_places(builder, row_addresses(builder, out, out_stride, queries), halves)
-        zero = ir.Constant(HALF, None)
-        sums = [zero if fresh else load(builder, at, HALF) for at in outs]
-        apart = [
-            plus(builder, builder.mul(b_apart, I64(half // 2)), HALF_BYTES * (half % 2))
-            for half in halves
-        ]
+        queries, *others = args
+        after, all_of_them = builder.append_basic_block(), builder.append_basic_block()
+        choice = builder.switch(queries, all_of_them)
+        for some in range(1, most + 1):
+            block = all_of_them if some == most else builder.append_basic_block()
+            if some < most:
+                choice.add_case(I64(some), block)
+            builder.position_at_end(block)
+            name = f"products_{some}x{vectors}"
+            call_own(builder, name, others, partial(_emit, queries=some, vectors=vectors))
+            builder.branch(after)
+        builder.position_at_end(after)
 
-        def step(index: ir.Value, at: ir.Value, sums: Values) -> Values:
-            def lanes(half: int) -> ir.Value:
-                return load(builder, builder.add(at, apart[half]), HALF)
+    return function(f"products_to_{most}x{vectors}", 11, emit)
 
-            return added(builder, rows, index, lanes, sums)
 
-        sums = loop(builder, count, b, b_step, sums, step)
-        for total, at in zip(sums, outs, strict=True):
-            store(builder, total, at)
+def _emit(builder: Builder, args: Values, queries: int, vectors: int) -> None:
+    """For just so many queries."""
+    a, a_stride, count, b, b_step, b_apart, start, start_stride, out, out_stride = args
+    apart_rows = _multiples(builder, a_stride, queries)
+    halves = range(2 * vectors)
+    starts = half_places(builder, row_addresses(builder, start, start_stride, queries), halves)
+    apart = [
+        plus(builder, builder.mul(b_apart, I64(half // 2)), HALF_BYTES * (half % 2))
+        for half in halves
+    ]
+    add = _by_rows if queries > vectors + 2 else added
 
-    return function(f"products_{queries}x{vectors}{'_fresh' * fresh}", 8, emit)
+    def turn(index: ir.Value, at: ir.Value, sums: Values) -> Values:
+        return steps(TURN, builder.mul(index, I64(TURN)), at, sums)
+
+    def steps(count: int, index: ir.Value, at: ir.Value, sums: Values) -> Values:
+        for i in range(count):
+            here = builder.add(at, builder.mul(b_step, I64(i)))
+
+            def lanes(half: int, here: ir.Value = here) -> ir.Value:
+                return load(builder, builder.add(here, apart[half]), HALF)
+
+            first = offset(builder, a, plus(builder, index, i), 4)
+            rows = [builder.add(first, apart_row) for apart_row in apart_rows]
+            sums = add(builder, rows, I64(0), lanes, sums)
+        return sums
+
+    def rest(index: ir.Value, at: ir.Value, sums: Values) -> Values:
+        return steps(1, builder.add(whole, index), at, sums)
+
+    turns = builder.lshr(count, I64(TURN_BITS))
+    whole = builder.shl(turns, I64(TURN_BITS))
+    sums = [load(builder, at, HALF) for at in starts]
+    sums = perhaps(builder, turns, b, builder.mul(b_step, I64(TURN)), sums, turn)
+    after = builder.add(b, builder.mul(b_step, whole))
+    sums = perhaps(builder, builder.sub(count, whole), after, b_step, sums, rest)
+    outs = half_places(builder, row_addresses(builder, out, out_stride, queries), halves)
+    for total, at in zip(sums, outs, strict=True):
+        store(builder, total, at)
+
+
+def _multiples(builder: Builder, stride: ir.Value, count: int) -> Values:
+    """0, 1, 2, ... times the stride. The odd ones are registers of their own, whatever the compiler
+    thinks, as addresses come with a factor of 1, 2, 4 or 8: it would add one up for every load."""
+    kind = ir.FunctionType(I64, [I64])
+
+    def multiple(i: int) -> ir.Value:
+        product = builder.mul(stride, I64(i))
+        return builder.asm(kind, "", "=r,0", [product], side_effect=False) if i % 2 else product
+
+    return [multiple(i) for i in range(count)]
 
 
 def half_places(builder: Builder, rows: Values, halves: Iterable[int]) -> Values:
@@ -102,6 +152,31 @@ def added(
     return results
 
 
+def _by_rows(
+    builder: Builder,
+    rows: Values,
+    index: ir.Value,
+    lanes: Callable[[int], ir.Value],
+    sums: Values,
+) -> Values:
+    """As `added`, row after row: all halves stay in registers, and one factor at a time."""
+    vectors = [lanes(half) for half in range(len(sums) // len(rows))]
+    results = list(sums)
+    for i, row in enumerate(rows):
+        number = load(builder, offset(builder, row, index, 4), F32)
+        factor = splat(builder, number, HALF.count)
+        places = range(i, len(sums), len(rows))
+        mine = [
+            _fma(builder, vector, factor, sums[place])
+            for vector, place in zip(vectors, places, strict=True)
+        ]
+        if isa.choose() != "generic":
+            mine = pinned(builder, mine)
+        for place, total in zip(places, mine, strict=True):
+            results[place] = total
+    return results
+
+
 def _fma(builder: Builder, a: ir.Value, b: ir.Value, c: ir.Value) -> ir.Value:
     return call(builder, f"llvm.fmuladd.v{HALF.count}f32", HALF, a, b, c)
 
@@ -131,3 +206,27 @@ def loop(
     builder.cbranch(builder.icmp_signed("<", following, count), inside, after)
     builder.position_at_end(after)
     return results
+
+
+def perhaps(
+    builder: Builder,
+    count: ir.Value,
+    start: ir.Value,
+    stride: ir.Value,
+    values: Values,
+    step: Callable[[ir.Value, ir.Value, Values], Values],
+) -> Values:
+    """As `loop`, of a count that may be 0."""
+    before, after = builder.block, builder.append_basic_block()
+    inside = builder.append_basic_block()
+    builder.cbranch(builder.icmp_signed(">", count, I64(0)), inside, after)
+    builder.position_at_end(inside)
+    results = loop(builder, count, start, stride, values, step)
+    inside = builder.block
+    builder.branch(after)
+    builder.position_at_end(after)
+    joined = [builder.phi(value.type) for value in values]
+    for phi, first, later in zip(joined, values, results, strict=True):
+        phi.add_incoming(first, before)
+        phi.add_incoming(later, inside)
+    return joined

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numba
 import numpy as np
 
+from turbodflash_kernels._cpu.exponentials import vexp
 from turbodflash_kernels._cpu.simd import (
     load_f32,
     load_i32,
@@ -12,7 +13,6 @@ from turbodflash_kernels._cpu.simd import (
     store_f32,
     store_i32,
     vbelow,
-    vexp,
     vfind,
     vload,
     vload_partial,

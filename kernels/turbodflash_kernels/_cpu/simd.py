@@ -219,38 +219,4 @@ vmax_of = intrinsic(
     "vmax_of", _float, (f32x16,), lambda b, v: _fold(b, v, lambda x, y: _emit_vmax(b, x, y))
 )
 
-
-# exp(x) = 2^n * p(r), n = round(x / ln 2), r = x - n ln 2 in two steps; p is the Taylor series to
-# degree 7, good to one unit in the last place on |r| <= ln(2) / 2.
-_LOG2E, _LN2_HIGH, _LN2_LOW = 1.4426950408889634, 0.693359375, -2.12194440e-4
-_SERIES = (1 / 5040, 1 / 720, 1 / 120, 1 / 24, 1 / 6, 0.5, 1.0, 1.0)
-_SMALLEST, _LARGEST = -87.33654, 88.3762
-
-
-def _emit_exp(builder: Builder, x: ir.Value) -> ir.Value:
-    most = constant_splat(_LARGEST, V_F32)
-    return _emit_decay(builder, builder.select(builder.fcmp_ordered(">", x, most), most, x))
-
-
-def _emit_decay(builder: Builder, x: ir.Value) -> ir.Value:
-    """exp of what is nowhere above _LARGEST."""
-
-    def vector(value: float) -> ir.Constant:
-        return constant_splat(value, V_F32)
-
-    tiny = builder.fcmp_ordered("<", x, vector(_SMALLEST))
-    inside = builder.select(tiny, vector(_SMALLEST), x)
-    n = call(builder, f"llvm.rint.v{LANES}f32", V_F32, builder.fmul(inside, vector(_LOG2E)))
-    r = fma(builder, n, vector(-_LN2_HIGH), inside)
-    r = fma(builder, n, vector(-_LN2_LOW), r)
-    p: ir.Value = vector(_SERIES[0])
-    for coefficient in _SERIES[1:]:
-        p = fma(builder, p, r, vector(coefficient))
-    exponent = builder.add(builder.fptosi(n, V_I32), constant_splat(127, V_I32))
-    power = builder.bitcast(builder.shl(exponent, constant_splat(23, V_I32)), V_F32)
-    return builder.select(tiny, vector(0.0), builder.fmul(p, power))
-
-
-vexp = intrinsic("vexp", f32x16, (f32x16,), _emit_exp)
-vdecay = intrinsic("vdecay", f32x16, (f32x16,), _emit_decay)  # exp of numbers not above 0
 vload_partial = intrinsic("vload_partial", f32x16, (_int, _int), _emit_load_partial)

@@ -24,6 +24,7 @@ from turbodflash_kernels.op import Array
 TREE_ROWS_PER_TASK = 4
 MOST_TREE_ROWS = 32
 SPLITS_PER_THREAD = 4
+TASKS_PER_THREAD = 8
 
 
 def refuse(
@@ -44,18 +45,25 @@ def _bytes_of_rows(kv: CpuKV, group: int) -> int:
     widths = summed(kv.format_k), summed(kv.format_v)
     queries = min(_rows_per_task(group) * group, MOST_QUERIES)
     each = 4 * (widths[0] + 2 * (widths[1] + PARTIAL_EXTRA))
-    return queries * each + bounds_bytes(queries) + space_bytes(queries, *widths)
+    return queries * each + bounds_bytes(queries) + space_bytes(queries, widths[0])
 
 
 def _bytes_of_trees(kv: CpuKV, group: int) -> int:
     """What `branches` takes: also a chunk as it is stored."""
     widths = summed(kv.format_k), summed(kv.format_v)
     stored = CHUNK * (kv.format_k.row_bytes + kv.format_v.row_bytes)
-    return 4 * group * widths[0] + bounds_bytes(group) + space_bytes(group, *widths) + stored
+    return 4 * group * widths[0] + bounds_bytes(group) + space_bytes(group, widths[0]) + stored
 
 
 def _rows_per_task(group: int) -> int:
     return max(MOST_QUERIES // group, 1)
+
+
+def _shared_out(rows: int, kv_heads: int, group: int, threads: int) -> int:
+    """Rows of a task. The more, the less often is a chunk decoded, down to half as many where
+    threads would run out of tasks to even out."""
+    each = -(-rows * kv_heads // (threads * TASKS_PER_THREAD))
+    return min(max(each, _rows_per_task(2 * group)), _rows_per_task(group))
 
 
 def bind(
@@ -76,7 +84,6 @@ def bind(
     shape = (address(kv.words), kv_heads, group, head_dim, float_word(scale))
     chunk = device.library.address("_cpu.chunk_kernels", "chunk")
     rule = (window, not causal, 0 if sinks is None else address(sinks), chunk)
-    rows_per_task = _rows_per_task(group)
     direct = _direct(device, kv, group)
 
     def attend(q: Array, positions: Array, parents: Array | None = None) -> Array:
@@ -90,8 +97,8 @@ def bind(
             *(address(out), out.strides[0], *rule),
         )
         if n > MANY_ROWS and parents is None:
-            tasks = -(-n // rows_per_task) * kv_heads
-            device.record(by_rows, tasks, *words, rows_per_task, rows=n)
+            each = _shared_out(n, kv_heads, group, device.threads_batch)
+            device.record(by_rows, -(-n // each) * kv_heads, *words, each, rows=n)
             return out
         partials = device.scratch(
             (kv_heads, kv.most_seen, n * group, width_v + PARTIAL_EXTRA), np.float32
