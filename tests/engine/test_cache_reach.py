@@ -134,7 +134,7 @@ def test_what_is_read_again_is_counted_as_such() -> None:
 def test_no_pass_is_wider_than_a_cache_has_room_for(prompt: str, widest: int, drafted: int) -> None:
     script = ScriptedDrafter(lambda at, width: [9, 10] * (min(width, drafted) // 2))
     plain, narrow = Conversation(), Conversation(script)
-    narrow.model.layer.widest = widest
+    narrow.model.cache.widest = widest
     assert text_of(narrow.heard(prompt)) == text_of(plain.heard(prompt))
     verified = narrow.model.passes[-end_of(narrow.heard(prompt)).steps :]
     assert max(map(len, verified)) <= widest

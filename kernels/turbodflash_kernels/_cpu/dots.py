@@ -6,7 +6,7 @@ from llvmlite import ir
 
 from turbodflash_kernels._cpu.codes import zero_of
 from turbodflash_kernels._cpu.emit import V_I32, Builder, Values, constant_splat, store
-from turbodflash_kernels._cpu.generic import Chunks, Operand
+from turbodflash_kernels._cpu.generic import Chunks, Generic, Operand
 from turbodflash_kernels._cpu.machines import MACHINES
 from turbodflash_kernels._cpu.rows import HALVES, INPUTS
 from turbodflash_kernels.planar import Format
@@ -71,10 +71,21 @@ def decode_block(
 def decoded_sums(
     builder: Builder, fmt: Format, isa: str, decoded: ir.Value, rows: Values, code_sums: ir.Value
 ) -> list[Values]:
-    """What `block_sums` gives, from what `decode_block` left. The middles come first: then a sum
-    has one register from its beginning to its end.
-    """
+    """What `block_sums` gives, from what `decode_block` left."""
     machine = MACHINES[isa](builder, fmt)
+    return [
+        sums
+        for first in range(0, len(rows), machine.at_once)
+        for sums in _decoded_sums(
+            machine, decoded, rows[first : first + machine.at_once], code_sums
+        )
+    ]
+
+
+def _decoded_sums(
+    machine: Generic, decoded: ir.Value, rows: Values, code_sums: ir.Value
+) -> list[Values]:
+    """The middles come first: then a sum has one register from its beginning to its end."""
 
     def source(step: int) -> list[Operand]:
         return machine.loaded(machine.places(decoded, step))

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from llvmlite import ir
 
+from turbodflash_kernels._cpu import layout
 from turbodflash_kernels._cpu.codes import V_I8, step_codes, zero_of
 from turbodflash_kernels._cpu.emit import (
     I8,
@@ -41,6 +42,8 @@ class Generic:
     signed = False  # whether products are of code - zero already
     lanes = 16
     byte: ir.Type = V_I8
+    at_once = layout.GROUP
+    """Rows whose sums fit the registers."""
 
     def __init__(self, builder: Builder, fmt: Format) -> None:
         self.builder, self.fmt = builder, fmt

@@ -117,6 +117,8 @@ class Avx2(AvxVnni):
         super().__init__(builder, fmt)
         # codes of 8 bits do not fit: |code - 128| times the activation with the sign of code - 128
         self.signed = bool(fmt.table) or fmt.bits == 8
+        if self.split:
+            self.at_once = 2
 
     def products(
         self, source: Source, rows: Values, steps: range, half: int, sums: list[Chunks] | None
