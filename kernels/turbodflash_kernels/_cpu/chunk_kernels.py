@@ -57,7 +57,7 @@ inline = numba.njit(error_model="numpy")
 decoded_bytes, ends_bytes = inline(decoded_bytes), inline(ends_bytes)
 
 # of up to three queries, two vectors at once
-products, wide_products = products(QUERIES, 1), products(3, 2)
+one_wide, two_wide = products(QUERIES, 1), products(3, 2)
 
 
 @inline
@@ -67,11 +67,11 @@ def sum_panel(weights, count, rows, values, numbers, start, start_stride, out, o
     step, end = 4 * numbers, values + 4 * numbers
     if count <= 3:
         while values + 128 <= end:
-            wide_products(count, weights, SCORE_BYTES, rows, values, step, 64, start, start_stride,
-                          out, out_stride)  # fmt: skip
+            two_wide(count, weights, SCORE_BYTES, rows, values, step, 64, start, start_stride, out,
+                     out_stride)  # fmt: skip
             values, start, out = values + 128, start + 128, out + 128
     while values < end:
-        products(count, weights, SCORE_BYTES, rows, values, step, 0, start, start_stride, out,
+        one_wide(count, weights, SCORE_BYTES, rows, values, step, 0, start, start_stride, out,
                  out_stride)  # fmt: skip
         values, start, out = values + 64, start + 64, out + 64
 
@@ -179,15 +179,14 @@ def score_slab(kv, k, v, i, queries, count, ends, zeros, keys, scores, asked):
             until += share
             asked = ask(asked, until)
             if load_i64(group) > key:
-                products(count - j, query, q_bytes, width, keys + apart * t, 64, 0, zeros, 0, out,
+                one_wide(count - j, query, q_bytes, width, keys + apart * t, 64, 0, zeros, 0, out,
                          SCORE_BYTES)  # fmt: skip
             query, out, group = query + QUERIES * q_bytes, out + QUERIES * SCORE_BYTES, group + 8
     if single < count:
         asked = ask(asked, v + (i + SLAB) * row)
         if load_i64(ends + single // QUERIES * 8) > i:
-            wide_products(count - single, queries + q_bytes * single, q_bytes, width, keys, 64,
-                          apart, zeros, 0, scores + SCORE_BYTES * single + 4 * i,
-                          SCORE_BYTES)  # fmt: skip
+            two_wide(count - single, queries + q_bytes * single, q_bytes, width, keys, 64, apart,
+                     zeros, 0, scores + SCORE_BYTES * single + 4 * i, SCORE_BYTES)  # fmt: skip
     return asked
 
 
