@@ -37,6 +37,10 @@ class Costs:
         ordered = sorted(self._measured[size])
         self._typical[size] = ordered[len(ordered) // 4]
 
+    def times(self, size: int) -> int:
+        """How many measurements of this size are remembered."""
+        return len(self._measured[size]) if size in self._measured else 0
+
     def __contains__(self, size: int) -> bool:
         """Whether this size was measured."""
         return size in self._typical

@@ -15,6 +15,7 @@ from turbodflash_engine.drafters._first import parts_of
 from turbodflash_engine.options import SpecOptions
 
 STALE, FIRST_STALE = 64, 4  # passes after which one must be plain again, to know what it costs
+ENOUGH = 2  # measurements of one that are believed for long: a single one may have been disturbed
 
 Clock = Callable[[], float]
 
@@ -83,7 +84,7 @@ class Drafting:
         return Guess(draft.tokens[: min(width, rows)])
 
     def _plain_is_due(self) -> bool:
-        stale = STALE if 1 in self._passes else FIRST_STALE
+        stale = STALE if self._passes.times(1) >= ENOUGH else FIRST_STALE
         return self._controlled and self._since_plain >= stale
 
 
