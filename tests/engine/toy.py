@@ -16,6 +16,7 @@ from turbodflash_engine.cache.pieces import Arrays, Piece, Pieces
 from turbodflash_engine.drafters._base import Draft
 from turbodflash_engine.info import Memory, ModelInfo
 from turbodflash_engine.options import SampleOptions
+from turbodflash_engine.sampling.candidates import Largest
 from turbodflash_engine.tokenizer.marks import Marks
 
 VOCAB = 64
@@ -108,8 +109,9 @@ class ToyOutput(NamedTuple):
     logits: NDArray[np.float32]
     taps: tuple[NDArray[np.float32], ...]
 
-    def largest(self, count: int, width: int) -> None:
-        """All logits are here already."""
+    def largest(self, count: int, width: int) -> Largest:
+        ids = np.argsort(-self.logits[:, :width], axis=1, kind="stable")[:, :count]
+        return Largest(np.take_along_axis(self.logits, ids, axis=1), ids.astype(np.int32))
 
 
 def paths_of(tokens: Sequence[int], parents: Sequence[int]) -> list[list[int]]:

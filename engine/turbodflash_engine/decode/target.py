@@ -71,8 +71,8 @@ class Output(Protocol):
     def logits(self) -> NDArray[np.float32]:
         """[rows asked for, vocab], on the host."""
 
-    def largest(self, count: int, width: int) -> Largest | None:
-        """Of the first `width` logits of these rows; None where all are on the host already."""
+    def largest(self, count: int, width: int) -> Largest:
+        """Of the first `width` logits of these rows, on the host."""
 
     @property
     def taps(self) -> Sequence[Any]:

@@ -48,14 +48,3 @@ class Chain:
             return Draft()
         sure = [1.0] * len(self)
         return draft_of(np.stack(self._tokens), np.stack(self._log_probs), sure, p_min=0.0)
-
-
-def largest(logits: Floats, count: int) -> tuple[Floats, Ids]:
-    """The `count` largest of logits [m] and their ids, best first, equal ones by id."""
-    if count == 1:
-        ids = np.array([logits.argmax()], np.int32)
-        return logits[ids], ids
-    least = np.partition(logits, -count)[-count]
-    some = np.flatnonzero(logits >= least)
-    ids = some[np.argsort(-logits[some], kind="stable")][:count].astype(np.int32)
-    return logits[ids], ids

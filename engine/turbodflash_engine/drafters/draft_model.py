@@ -9,7 +9,7 @@ from turbodflash_engine import plugins
 from turbodflash_engine.cache import KVShape
 from turbodflash_engine.cache.pieces import Arrays, Pieces
 from turbodflash_engine.drafters._base import Draft, Drafter, FileKind, Rows, Setting, threads_of
-from turbodflash_engine.drafters._chain import UNTRAINED, Chain, Floats, Ids, largest
+from turbodflash_engine.drafters._chain import UNTRAINED, Chain, Floats, Ids
 from turbodflash_engine.drafters._guesses import looked_at
 from turbodflash_engine.errors import BadModel
 from turbodflash_engine.layers.rope import RopeOverrides
@@ -146,8 +146,6 @@ class DraftModel:
     def _best(self, output: Output) -> tuple[Floats, Ids]:
         """The largest of the only row's logits, and their ids; they outlive the next pass."""
         found = output.largest(self._looked_at, self._vocabulary)
-        if found is None:
-            return largest(output.logits[0, : self._vocabulary], self._looked_at)
         return found.values[0].copy(), found.ids[0].copy()
 
     @property

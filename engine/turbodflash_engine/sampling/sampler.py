@@ -39,8 +39,8 @@ class Rows(Protocol):
     def logits(self) -> NDArray[np.float32]:
         """All of them: [rows, vocab]."""
 
-    def largest(self, count: int, width: int) -> Largest | None:
-        """Of the first `width` of every row; None where it is no less work to have them all."""
+    def largest(self, count: int, width: int) -> Largest:
+        """Of the first `width` of every row, which is less work than to have them all."""
 
 
 class Sampler:
@@ -70,9 +70,9 @@ class Sampler:
 
     def look(self, rows: Rows) -> list[Candidates]:
         """For `choose`: of every row all that can have a say, and no more where that is cheaper."""
-        largest = rows.largest(self._enough, len(self._all)) if self._enough else None
-        if largest is None:
+        if not self._enough:
             return [self._whole(logits) for logits in rows.logits]
+        largest = rows.largest(self._enough, len(self._all))
         return [largest.of(row) for row in range(len(largest.ids))]
 
     def choose(self, seen: Candidates, position: int, history: Sequence[int]) -> int:
