@@ -1,0 +1,36 @@
+"""The meaning of the op, in the precision of x."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from turbodflash_kernels._reference import ReferenceDevice, ReferenceWeight
+from turbodflash_kernels.linear import ref as linear
+from turbodflash_kernels.op import Array, Prologue
+from turbodflash_kernels.top_logits.composed import compose
+
+
+def refuse(
+    device: ReferenceDevice,
+    *,
+    weight: ReferenceWeight,
+    prologue: Prologue,
+    softcap: float,
+    count: int,
+    width: int,
+) -> str | None:
+    return linear.refuse(device, weight=weight, prologue=prologue, bias=None)
+
+
+def bind(
+    device: ReferenceDevice,
+    *,
+    weight: ReferenceWeight,
+    prologue: Prologue,
+    softcap: float,
+    count: int,
+    width: int,
+) -> Callable[[Array], tuple[Array, Array]]:
+    return compose(
+        device, weight=weight, prologue=prologue, softcap=softcap, count=count, width=width
+    )
