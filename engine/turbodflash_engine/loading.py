@@ -66,7 +66,8 @@ def load(options: LoadOptions, progress: Report | None = None) -> Loaded:
     with open_files(options, meter.expect, meter.add) as files:
         loaded = _loaded(files, options, Devices(options, _Compiling(report)))
     if options.warmup:
-        warm_up(loaded.model, loaded.drafter or NoDrafter(), max(loaded.tokenizer.bos_id, 0))
+        speech, drafter = loaded.tokenizer, loaded.drafter or NoDrafter()
+        warm_up(loaded.model, drafter, max(speech.bos_id, 0), speech.vocab_size)
     return loaded
 
 

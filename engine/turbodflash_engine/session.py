@@ -243,8 +243,7 @@ class Session:
         try:
             yield Started(size, cached, sampler.seed)
             rest = history[cached:]
-            output = yield from prefill(self._model, self._drafter, rest, self._chunk)
-            seen = sampler.look(output)
+            seen = yield from prefill(self._model, self._drafter, rest, self._chunk, sampler.look)
             tally.prompt_done()
             for step in decode(
                 self._model, self._drafting, sampler, ending, history, seen, make_room

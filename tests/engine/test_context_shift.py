@@ -216,7 +216,7 @@ class Bench:
         drafter.truncate(0)
         history = window.begin(PROMPT, shift, CONTEXT - 1)
         sampler = Sampler(sample, Vocabulary(), 1)
-        seen = sampler.look(_returned(prefill(self.model, drafter, history, 4)))
+        seen = _returned(prefill(self.model, drafter, history, 4, sampler.look))
         ending = Ending(Silent(), eog=(), left=LONG, limit="length")
         self.drafting = Drafting(drafter, options)
         shifting = partial(window.make_room, shift)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.engine.toy import BOS, VOCAB, ScriptedDrafter, ToyModel, ToyTokenizer
+from tests.engine.toy import BOS, VOCAB, ScriptedDrafter, ToyModel, ToyTokenizer, all_of
 from turbodflash_engine.decode import Drafting, Ending, StopStrings, decode, prefill
 from turbodflash_engine.decode.prefill import _parts
 from turbodflash_engine.drafters._base import Drafter, NoDrafter
@@ -45,12 +45,12 @@ class Run:
         self.ending = ending(left, stops)
         self.history = list(PROMPT)
         sampler = Sampler(options, ToyTokenizer(), SEED)
-        reading = prefill(self.model, drafter, PROMPT, chunk)
+        reading = prefill(self.model, drafter, PROMPT, chunk, sampler.look)
         try:
             while True:
                 next(reading)
         except StopIteration as done:
-            seen = sampler.look(done.value)
+            seen = done.value
         self.steps = []
         self.text = ""
         drafting = Drafting(drafter, FOLLOWED)
@@ -207,14 +207,14 @@ def test_the_context_is_never_overrun() -> None:
 @given(st.lists(st.integers(0, VOCAB - 1), min_size=1, max_size=40), st.integers(1, 50))
 def test_a_prompt_in_chunks_is_one_prompt(prompt: list[int], chunk: int) -> None:
     model, drafter = ToyModel(), ScriptedDrafter(lambda at, budget: ())
-    reading = prefill(model, drafter, prompt, chunk)
+    reading = prefill(model, drafter, prompt, chunk, all_of)
     reports = []
     try:
         while True:
             reports.append(next(reading))
     except StopIteration as done:
-        logits = done.value.logits
-    np.testing.assert_array_equal(logits, [model.row(prompt)])
+        (seen,) = done.value
+    np.testing.assert_array_equal(seen.logits, model.row(prompt))
     assert model.layer.tokens == prompt == drafter.seen
     assert all(len(each) <= chunk for each in model.passes)
     assert [report.done for report in reports] == (

@@ -113,7 +113,7 @@ def told(
     """A short answer, and the bits of the logits after it."""
     model.cache.truncate(0)
     history, sampler = list(PROMPT), Sampler(sample, Vocabulary(), 1)
-    seen = sampler.look(returned(prefill(model, drafter, PROMPT, 4)))
+    seen = returned(prefill(model, drafter, PROMPT, 4, sampler.look))
     ending = Ending(Silent(), eog=(), left=4, limit="length")
     for _ in decode(model, Drafting(drafter, options), sampler, ending, history, seen):
         pass

@@ -18,7 +18,14 @@ from hypothesis import strategies as st
 from tests.engine.test_lossless import EAGER, FILES, RULES, drafter_from_file, returned
 from tests.engine.test_session import SEEDED
 from tests.engine.tiny_models import build, tensors_of
-from tests.engine.toy import TOY_INFO, ScriptedDrafter, ToyModel, ToyTemplate, ToyTokenizer
+from tests.engine.toy import (
+    TOY_INFO,
+    ScriptedDrafter,
+    ToyModel,
+    ToyTemplate,
+    ToyTokenizer,
+    all_of,
+)
 from turbodflash_engine import plugins
 from turbodflash_engine.cache.pieces import Piece
 from turbodflash_engine.decode import Window, prefill
@@ -47,9 +54,9 @@ def read(into: Window, prompt: list[int]) -> Any:
     """The logits of the last token of a prompt, of whose beginning what is there is reused."""
     history = into.begin(prompt, None, into.model.cache.capacity)
     cached = into.model.cache.length
-    output = returned(prefill(into.model, into.drafter, history[cached:], 7))
+    (seen,) = returned(prefill(into.model, into.drafter, history[cached:], 7, all_of))
     into.end(history, None)
-    return output.logits.copy()
+    return seen.logits
 
 
 def saved(path: Path, **settings: Any) -> Window:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from tests.engine.tiny_models import path_of
+from tests.engine.toy import all_of
 from turbodflash_engine.decode import prefill
 from turbodflash_engine.drafters._base import NoDrafter
 from turbodflash_engine.loading import load
@@ -23,12 +24,12 @@ def bits(**options: Any) -> bytes:
     """The logits after a prompt, and after each of a few tokens that follow one by one."""
     asked = LoadOptions(path_of(MODEL), context=256, **options)
     model = load(asked).model
-    reading = prefill(model, NoDrafter(), PROMPT, min(asked.batch, asked.ubatch))
+    reading = prefill(model, NoDrafter(), PROMPT, min(asked.batch, asked.ubatch), all_of)
     try:
         while True:
             next(reading)
     except StopIteration as end:
-        rows = [end.value.logits.copy()]
+        rows = [seen.logits[None] for seen in end.value]
     rows += [model([token]).logits.copy() for token in PROMPT[:4]]
     return np.concatenate(rows).tobytes()
 

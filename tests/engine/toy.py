@@ -13,10 +13,11 @@ from numpy.typing import NDArray
 
 from turbodflash_engine.cache import Cache
 from turbodflash_engine.cache.pieces import Arrays, Piece, Pieces
+from turbodflash_engine.decode.target import Output
 from turbodflash_engine.drafters._base import Draft
 from turbodflash_engine.info import Memory, ModelInfo
 from turbodflash_engine.options import SampleOptions
-from turbodflash_engine.sampling.candidates import Largest
+from turbodflash_engine.sampling.candidates import Candidates, Largest
 from turbodflash_engine.tokenizer.marks import Marks
 
 VOCAB = 64
@@ -112,6 +113,11 @@ class ToyOutput(NamedTuple):
     def largest(self, count: int, width: int) -> Largest:
         ids = np.argsort(-self.logits[:, :width], axis=1, kind="stable")[:, :count]
         return Largest(np.take_along_axis(self.logits, ids, axis=1), ids.astype(np.int32))
+
+
+def all_of(output: Output) -> list[Candidates]:
+    """Looks at all logits of a pass, as a sampler may."""
+    return [Candidates(np.arange(len(logits)), logits) for logits in output.logits]
 
 
 def paths_of(tokens: Sequence[int], parents: Sequence[int]) -> list[list[int]]:

@@ -67,6 +67,11 @@ class Cache(Protocol):
 
 
 class Output(Protocol):
+    """What a pass gave. Ask for logits before anything else is run; taps hold while they are made.
+
+    What was given is good until more is asked for or run.
+    """
+
     @property
     def logits(self) -> NDArray[np.float32]:
         """[rows asked for, vocab], on the host."""

@@ -24,6 +24,10 @@ class Threads(NamedTuple):
     few: int = 0
     wide: int = 0
 
+    def of(self, rows: int) -> int:
+        """For a pass of so many rows."""
+        return self.few if rows <= FEW_ROWS else self.wide
+
 
 AS_THE_DEVICE = Threads()
 
@@ -71,6 +75,6 @@ class Steps(Generic[Key, Result]):
     def _captured(self, key: Key, inputs: tuple[NDArray[Any], ...]) -> _Captured[Result]:
         buffers = tuple(self._device.upload(values) for values in inputs)
         rows = len(inputs[0])
-        threads = self._threads.few if rows <= FEW_ROWS else self._threads.wide
+        threads = self._threads.of(rows)
         run = self._device.capture(lambda: self._step(key, *buffers), threads, rows)
         return _Captured(buffers, run)

@@ -22,9 +22,9 @@ from turbodflash_kernels.op import Array
 
 
 class Output(NamedTuple):
-    """What a pass gives; it holds until the model is called again.
+    """What a pass gives; it holds until anything else is run than its own logits.
 
-    scores: the logits of the last rows, wherever they are.
+    scores: the logits of the last rows, made when they are asked for.
     taps: for each layer asked for, f32[n, width]: the residual stream entering it, or leaving the
     last one where the number of layers was asked for, on the device
     of that layer.

@@ -1,4 +1,7 @@
-"""The run that decoder models share: embed, blocks, head, on one device or handed on to others."""
+"""The run that decoder models share: embed, blocks, head, on one device or handed on to others.
+
+The head waits until somebody asks for logits, and for which (see `Scores`).
+"""
 
 from __future__ import annotations
 
@@ -8,19 +11,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from turbodflash_engine.cache import Cache
+from turbodflash_engine.layers.head import Head
 from turbodflash_engine.layers.scores import Scores
 from turbodflash_engine.layers.steps import AS_THE_DEVICE, FEW_ROWS, Threads
 from turbodflash_engine.models._base import Output, Shared
 from turbodflash_engine.models._placement import Placement
 from turbodflash_engine.models._stage import Block, Shape, Stage, as_it_is
-from turbodflash_kernels.device import Device
 from turbodflash_kernels.op import Array
 
 
 class Decoder:
     """A `Model` of blocks in a row.
 
-    embed: tokens -> f32[n, width]. head: f32[n, width] -> f32[n, vocabulary]. accompany: (tokens,
+    embed: tokens -> f32[n, width]. head: of the device of the last run. accompany: (tokens,
     embedded rows) -> what all blocks see beside the residual stream, if there is anything. What
     neighbours on one device do is one captured step; between devices rows go through the host.
     """
@@ -31,7 +34,7 @@ class Decoder:
         *,
         embed: Callable[[Array], Array],
         blocks: Sequence[Block],
-        head: Callable[[Array], Array],
+        head: Head,
         cache: Cache,
         shared: Shared,
         accompany: Callable[[Array, Array], Array] | None = None,
@@ -39,7 +42,7 @@ class Decoder:
     ) -> None:
         self.cache, self.shared, self.vocabulary = cache, shared, shared.vocabulary
         cache.reader = lambda tokens: self(tokens, logits=0)
-        self._layers = range(len(blocks))
+        self._head, self._layers = head, range(len(blocks))
         self._scored: dict[tuple[Shape, int], Scores] = {}
         runs = list(placement.runs())
         self._stages = [
@@ -49,7 +52,6 @@ class Decoder:
                 [blocks[layer] for layer in run.layers],
                 self._layers[-1],
                 begin=embed if run is runs[0] else as_it_is,
-                end=head if run is runs[-1] else as_it_is,
                 accompany=accompany if run is runs[0] else None,
                 threads=threads,
             )
@@ -66,7 +68,8 @@ class Decoder:
         count = len(tokens)
         self._check(tokens, logits, taps)
         self.cache.expect(tokens)
-        shape = Shape(count, max(logits, 1), tuple(taps), parents is not None)
+        given = max(logits, 1)  # so passes with and without logits are one captured step
+        shape = Shape(count, given, tuple(taps), parents is not None)
         places = _places(self.cache.length, count, parents)
         stage, *others = self._stages
         passed = stage(shape, np.array(tokens, np.int32), places)
@@ -80,16 +83,16 @@ class Decoder:
             stage = following
         self.cache.advance(count)
         return Output(
-            self._scores(stage.device, shape, logits, passed.x),
+            self._scores(shape, logits, passed.x),
             tuple(tapped[tap] for tap in taps),
         )
 
-    def _scores(self, device: Device, shape: Shape, logits: int, x: Array) -> Scores:
-        """Of the last rows, as many as logits were asked for."""
+    def _scores(self, shape: Shape, logits: int, x: Array) -> Scores:
+        """Of the last rows, as many as logits may be asked for."""
         known = self._scored.get((shape, logits))
         if known and known.of is x:
             return known.anew()
-        scores = Scores(device, x, shape.logits - logits)
+        scores = Scores(self._head, x, shape.logits - logits)
         if shape.rows <= FEW_ROWS:
             self._scored[shape, logits] = scores
         return scores

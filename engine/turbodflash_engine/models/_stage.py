@@ -32,7 +32,7 @@ class Shape(NamedTuple):
 
 
 class Passed(NamedTuple):
-    """What a stage gives; it holds until the stage runs again. taps: those of its own layers.
+    """What a stage gives, as `Steps` does. taps: those of its own layers.
 
     beside: what accompanies the rows through all layers, if anything does.
     """
@@ -45,9 +45,8 @@ class Passed(NamedTuple):
 class Stage:
     """layers: numbers of its blocks in the model, whose last block is `final`.
 
-    begin: makes residual rows f32[n, width] of what it is given. end: makes the result of the rows
-    that leave the last block. accompany: (what is given, residual rows) -> what accompanies the
-    rows of a first stage; later ones are given it.
+    begin: makes residual rows f32[n, width] of what it is given. accompany: (what is given,
+    residual rows) -> what accompanies the rows of a first stage; later ones are given it.
     """
 
     def __init__(
@@ -58,13 +57,12 @@ class Stage:
         final: int,
         *,
         begin: Callable[[Array], Array],
-        end: Callable[[Array], Array],
         accompany: Callable[[Array, Array], Array] | None = None,
         threads: Threads,
     ) -> None:
         self.device, self._accompany = device, accompany
         self._blocks, self._final = dict(zip(layers, blocks, strict=True)), final
-        self._begin, self._end = begin, end
+        self._begin = begin
         self._steps: Steps[Shape, Passed] = Steps(device, self._pass, threads)
 
     def __call__(
@@ -93,9 +91,9 @@ class Stage:
             if index == self._final and not few:
                 taps[outputs] = x
                 x = x[shape.rows - shape.logits :]
-        return Passed(self._end(x), taps, beside)
+        return Passed(x, taps, beside)
 
 
 def as_it_is(x: Array) -> Array:
-    """For a stage that begins or ends with residual rows."""
+    """For a stage that is given residual rows."""
     return x

@@ -7,6 +7,7 @@ from typing import Protocol
 
 from turbodflash_engine.cache import Cache
 from turbodflash_engine.errors import BadModel
+from turbodflash_engine.layers.head import Head
 from turbodflash_engine.layers.steps import Threads
 from turbodflash_engine.layers.tables import Table
 from turbodflash_engine.layers.tensors import Layout, Tensors
@@ -15,7 +16,6 @@ from turbodflash_engine.models._base import Shared
 from turbodflash_engine.models._decoder import Decoder
 from turbodflash_engine.models._placement import Placement
 from turbodflash_engine.models._stage import Block
-from turbodflash_kernels.device import Device
 from turbodflash_kernels.op import Array, RmsNorm
 
 EMBEDDING, HEAD, NORM = "token_embd.weight", "output.weight", "output_norm.weight"
@@ -68,11 +68,7 @@ def trunk(
         placement,
         embed=embed,
         blocks=blocks,
-        head=_capped(
-            placement.head,
-            placement.head.bind("linear", weight=head.on(placement.head), prologue=norm, bias=None),
-            softcap,
-        ),
+        head=Head(placement.head, head.on(placement.head), norm, softcap, threads),
         cache=cache,
         accompany=accompany,
         shared=Shared(
@@ -85,20 +81,6 @@ def trunk(
         ),
         threads=threads,
     )
-
-
-def _capped(
-    device: Device, head: Callable[[Array], Array], softcap: float
-) -> Callable[[Array], Array]:
-    if not softcap:
-        return head
-    cap = device.bind("softcap", cap=softcap)
-
-    def capped(x: Array) -> Array:
-        logits: Array = cap(head(x))
-        return logits
-
-    return capped
 
 
 def vocabulary_of(meta: Metadata) -> int:

@@ -36,6 +36,10 @@ class Candidates(NamedTuple):
         """Those that `keep` [n] marks, in the present order."""
         return Candidates(self.ids[keep], self.logits[keep], self.order)
 
+    def copied(self) -> Candidates:
+        """In memory of their own, for those that outlive the pass they are of."""
+        return Candidates(self.ids.copy(), self.logits.copy(), self.order)
+
     def adjusted(self, logits: Reals) -> Candidates:
         """The same tokens with other logits [n]."""
         order: Order = "id" if self.order == "id" else "other"
