@@ -103,13 +103,14 @@ class Logits:
     def __init__(self, drafter: BlockDrafter, device: Device) -> None:
         self._drafter, self._device = drafter, device
         markov = getattr(drafter, "_markov", None)
-        self._calls = spied(markov, "biased") if markov else spied(drafter, "_head")
+        self._calls = spied(markov, "biased") if markov else spied(drafter, "_hidden")
+        self._of = (lambda found: found) if markov else drafter._head.logits
 
     def __call__(self, text: Sequence[int]) -> NDArray[np.float32]:
         """Draft after a text: f32[rows, 512], -inf where the draft has no such token."""
         self._drafter.draft(text, self._drafter.longest)
         count = 1 if len(self._calls[-1].result) > 1 else self._drafter.longest
-        rows = [self._device.read(call.result) for call in self._calls[-count:]]
+        rows = [self._device.read(self._of(call.result)) for call in self._calls[-count:]]
         numbers = np.concatenate(rows)
         scattered = np.full((len(numbers), 512), -np.inf, np.float32)
         tokens = self._drafter._words.tokens(np.arange(numbers.shape[1], dtype=np.int32))

@@ -170,7 +170,7 @@ def test_a_smaller_markov_head_is_the_whole_one_with_rows_left_out(
     tokens = np.sort(tokens) if ascending else tokens
     w1, w2 = (values_of(pair, f"markov_w{number}.weight") for number in (1, 2))
     whole = built(pair, target, device)
-    calls = spied(whole, "_head")
+    calls = spied(whole._head, "logits")
     draft_after(whole, target, TEXTS[1])
     logits = device.read(calls[-1].result).copy()
 

@@ -34,7 +34,7 @@ def logits_of(drafter: Eagle3, device: Device, monkeypatch: pytest.MonkeyPatch) 
     choose = drafter._chosen
 
     def chosen(chain: Any, row: Any) -> int | None:
-        logits = device.read(row.logits)[0]
+        logits = device.read(drafter._head.logits(row.feature))[0]
         scattered = np.full(512, -np.inf, np.float32)
         scattered[drafter._words.tokens(np.arange(len(logits), dtype=np.int32))] = logits
         seen.append(scattered)

@@ -73,7 +73,7 @@ def last_rows(drafter: Any, device: Device, monkeypatch: pytest.MonkeyPatch) -> 
     choose = drafter._chosen
 
     def chosen(chain: Any, row: Any) -> int | None:
-        rows.append(device.read(row.logits)[0].copy())
+        rows.append(device.read(drafter._head.logits(row.feature))[0].copy())
         return choose(chain, row)
 
     def drafted(text: list[int]) -> NDArray[np.float32]:

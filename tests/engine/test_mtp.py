@@ -202,7 +202,7 @@ def test_drafts_are_those_of_an_independent_pass(
     choose = drafter._chosen
 
     def chosen(chain: Any, row: Any) -> int | None:
-        seen.append(device.read(row.logits)[0].copy())
+        seen.append(device.read(drafter._head.logits(row.feature))[0].copy())
         return choose(chain, row)
 
     monkeypatch.setattr(drafter, "_chosen", chosen)

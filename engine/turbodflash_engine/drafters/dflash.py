@@ -34,15 +34,14 @@ class Dflash(BlockDrafter):
 
     def __init__(self, config: BlockConfig, tensors: Tensors, setting: Setting) -> None:
         super().__init__(config, tensors, setting, anchor_predicts=False)
-        self._best = setting.device.bind(
-            "largest", count=looked_at(setting.options, self._words.head.rows)
-        )
+        rows = self._words.head.rows
+        self._best = self._head.best(looked_at(setting.options, rows), rows)
         self._steps: Steps[int, tuple[Array, Array]] = Steps(
             setting.device, self._pass, threads_of(setting.options)
         )
 
     def _pass(self, count: int, tokens: Array, positions: Array) -> tuple[Array, Array]:
-        return self._best(self._head(self._hidden(count, tokens, positions)))
+        return self._best(self._hidden(count, tokens, positions))
 
     def _guess(self, tokens: Ids, positions: Ids, count: int) -> Draft:
         values, rows = self._steps(count, tokens, positions)
@@ -61,8 +60,8 @@ class Dflash2(BlockDrafter):
     def __init__(self, config: BlockConfig, tensors: Tensors, setting: Setting) -> None:
         super().__init__(config, tensors, setting, anchor_predicts=False)
         assert config.selector is not None
-        top = min(config.selector.top, self._words.head.rows)
-        self._best = setting.device.bind("largest", count=top)
+        rows = self._words.head.rows
+        self._best = self._head.best(min(config.selector.top, rows), rows)
         threads = threads_of(setting.options)
         self._selection = Selection(
             setting.device, tensors, config, self._norm, self._words, threads
@@ -73,7 +72,7 @@ class Dflash2(BlockDrafter):
 
     def _pass(self, count: int, tokens: Array, positions: Array) -> tuple[Array, ...]:
         x = self._hidden(count, tokens, positions)
-        return (*self._best(self._head(x)), self._selection.gate(x))
+        return (*self._best(x), self._selection.gate(x))
 
     def _guess(self, tokens: Ids, positions: Ids, count: int) -> Draft:
         values, rows, gates = self._steps(count, tokens, positions)

@@ -69,7 +69,7 @@ class Dspark(BlockDrafter):
 
     def _pass(self, count: int, tokens: Array, positions: Array) -> tuple[_Row, ...]:
         x = self._hidden(count, tokens, positions)
-        logits = self._head(x)
+        logits = self._head.logits(x)
         chosen = []
         mark = self._markov.after_token(tokens[:1])
         for row in range(count):

@@ -18,6 +18,7 @@ from turbodflash_engine.drafters._eagle3.config import (
 from turbodflash_engine.drafters._eagle3.layer import Layer
 from turbodflash_engine.drafters._eagle3.tables import read_words
 from turbodflash_engine.drafters._pairs.drafter import PairDrafter, Parts
+from turbodflash_engine.layers.head import Head
 from turbodflash_engine.layers.tensors import Tensors
 from turbodflash_engine.metadata import Metadata
 from turbodflash_kernels.op import RmsNorm
@@ -41,7 +42,7 @@ class Eagle3(PairDrafter):
             words=words,
             memory=memory,
             layer=Layer(device, tensors, config, memory, words.embedding),
-            head=device.bind("linear", weight=words.head, prologue=norm, bias=None),
+            head=Head(device, words.head, norm),
             weight_bytes=tensors.weight_bytes(device.bytes_per_weight),
         )
         super().__init__(parts, setting)

@@ -20,6 +20,7 @@ from turbodflash_engine.drafters._mtp.layer import Layer, Norms
 from turbodflash_engine.drafters._pairs.drafter import PairDrafter, Parts
 from turbodflash_engine.drafters._words import EMBEDDING, HEAD, Words, own_table
 from turbodflash_engine.errors import BadModel
+from turbodflash_engine.layers.head import Head
 from turbodflash_engine.layers.tensors import Tensors
 from turbodflash_engine.models._base import Shared
 from turbodflash_kernels.device import Device, Weight
@@ -45,7 +46,7 @@ class Mtp(PairDrafter):
             words=words,
             memory=memory,
             layer=layer,
-            head=device.bind("linear", weight=words.head, prologue=None, bias=None),
+            head=Head(device, words.head, None),
             weight_bytes=tensors.weight_bytes(device.bytes_per_weight),
         )
         super().__init__(parts, setting)

@@ -18,14 +18,15 @@ Best: TypeAlias = tuple[Array, Array]
 class Head:
     """The last norm and the last matrix [vocabulary, width], on a device.
 
-    softcap: logits stay below it; 0 = they are as they come. threads: for few rows, and for many.
+    norm: None = rows are normed already. softcap: logits stay below it; 0 = they are as they come.
+    threads: for few rows, and for many.
     """
 
     def __init__(
         self,
         device: Device,
         weight: Weight,
-        norm: RmsNorm,
+        norm: RmsNorm | None,
         softcap: float = 0.0,
         threads: Threads = AS_THE_DEVICE,
     ) -> None:
@@ -34,7 +35,6 @@ class Head:
         self._linear = device.bind("linear", weight=weight, prologue=norm, bias=None)
         self._cap = device.bind("softcap", cap=softcap) if softcap else None
         self._best: dict[tuple[int, int], Callable[[Array], Best]] = {}
-        self.best(1, self.vocabulary)  # kernels are compiled side by side only while models load
 
     def logits(self, x: Array) -> Array:
         """Rows f32[n, width] -> f32[n, vocabulary]."""

@@ -60,6 +60,8 @@ def trunk(
     head = Table(tensors, HEAD, config.width) if HEAD in tensors else embedding
     weight = tensors.vector(NORM)
     norm = RmsNorm(placement.head.upload(weight), config.eps)
+    last = Head(placement.head, head.on(placement.head), norm, softcap, threads)
+    last.best(1, config.vocabulary)  # what is bound while a model loads is compiled side by side
     embed = placement.embedding.bind(
         "embed", table=embedding.on(placement.embedding), scale=embedding_scale
     )
@@ -68,7 +70,7 @@ def trunk(
         placement,
         embed=embed,
         blocks=blocks,
-        head=Head(placement.head, head.on(placement.head), norm, softcap, threads),
+        head=last,
         cache=cache,
         accompany=accompany,
         shared=Shared(

@@ -14,6 +14,7 @@ from turbodflash_engine.drafters._block.backbone import Backbone, norm_of
 from turbodflash_engine.drafters._block.config import BlockConfig
 from turbodflash_engine.drafters._block.context import Context
 from turbodflash_engine.drafters._block.tables import read_words
+from turbodflash_engine.layers.head import Head
 from turbodflash_engine.layers.rope import DIVISORS
 from turbodflash_engine.layers.tensors import Tensors
 from turbodflash_kernels.op import Array
@@ -50,7 +51,7 @@ class BlockDrafter(ABC):
         )
         self._backbone = Backbone(device, tensors, config, rope, self._words, self._context)
         self._norm = norm_of(device, tensors, "output_norm", config)
-        self._head = device.bind("linear", weight=self._words.head, prologue=self._norm, bias=None)
+        self._head = Head(device, self._words.head, self._norm)
         self._weight_bytes = tensors.weight_bytes(device.bytes_per_weight)
 
     @property

@@ -7,7 +7,7 @@ from, or observed next.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -19,6 +19,7 @@ from turbodflash_engine.drafters._chain import UNTRAINED, Chain
 from turbodflash_engine.drafters._guesses import looked_at
 from turbodflash_engine.drafters._pairs.waiting import Waiting
 from turbodflash_engine.drafters._words import Words
+from turbodflash_engine.layers.head import Head
 from turbodflash_engine.layers.steps import FEW_ROWS, Steps
 from turbodflash_kernels.device import KV
 from turbodflash_kernels.op import Array, Rope
@@ -51,7 +52,7 @@ class Parts(NamedTuple):
     """What one kind of these drafters is made of.
 
     taps, tap_width: the model's layers that it looks at, and the width of their rows. width: of a
-    feature. memory: of `layer`. head: a feature -> logits f32[1, rows of the head].
+    feature. memory: of `layer`. head: of features, with the matrix of `words`.
     """
 
     taps: tuple[int, ...]
@@ -60,15 +61,14 @@ class Parts(NamedTuple):
     words: Words
     memory: KV
     layer: Layer
-    head: Callable[[Array], Array]
+    head: Head
     weight_bytes: int
 
 
 class _Row(NamedTuple):
-    """What follows a pair: its feature f32[1, width], its logits, and the largest of them."""
+    """What follows a pair: its feature f32[1, width], and the largest of its logits."""
 
     feature: Array
-    logits: Array
     values: Array
     ids: Array
 
@@ -91,7 +91,8 @@ class PairDrafter:
         self._capacity = setting.plan.positions
         self._words, self._memory = parts.words, parts.memory
         self._layer, self._head = parts.layer, parts.head
-        self._best = device.bind("largest", count=looked_at(options, self._words.head.rows))
+        rows = self._words.head.rows
+        self._best = self._head.best(looked_at(options, rows), rows)
         self._feature = device.empty((1, parts.width), np.float32)
         self._waiting = Waiting(device, len(parts.taps), parts.tap_width)
         self._most_waiting = 1 if options.inject == "immediate" else STASH
@@ -200,5 +201,4 @@ class PairDrafter:
         return self._row(self._layer(tokens, self._feature, positions))
 
     def _row(self, feature: Array) -> _Row:
-        logits = self._head(feature)
-        return _Row(feature, logits, *self._best(logits))
+        return _Row(feature, *self._best(feature))
