@@ -310,7 +310,8 @@ class Device(ABC):
 
         `step` is called, once or more often, with its input buffers in place (see `write`); between
         two runs only the contents of input buffers change. It returns arrays, or tuples, lists and
-        dictionaries of them; they hold their values until the next run of anything captured.
+        dictionaries of them; they hold their values until it is run again, or anything that was
+        captured before it. What is recorded while they are there writes elsewhere.
         """
 
 

@@ -15,6 +15,7 @@ from turbodflash_kernels._reference import ReferenceDevice
 from turbodflash_kernels.cases import random_part
 from turbodflash_kernels.device import open_device
 from turbodflash_kernels.errors import NoDevice, NoKernel
+from turbodflash_kernels.op import Array
 
 
 def test_an_unknown_device_is_a_sentence_that_lists_the_known_ones() -> None:
@@ -68,6 +69,32 @@ def test_a_captured_step_sees_what_was_written_since(name: str) -> None:
     device.read(step())
     device.write(tokens, np.array([7, 9], np.int32))
     np.testing.assert_array_equal(device.read(step()), straight)
+
+
+@pytest.mark.parametrize("name", [*PRESENT, "gpu"])
+@pytest.mark.parametrize("later", [1, 4])
+def test_what_is_captured_while_results_are_there_leaves_them_alone(name: str, later: int) -> None:
+    device = open_device(name)
+    double = device.bind("gate", activation="sigmoid")
+    x = device.upload(np.ones((2, 64), np.float32))
+
+    def step() -> list[Array]:
+        made = [x]
+        for _ in range(6):  # the memory of most is free again afterwards
+            made.append(double(made[-1], made[-1]))
+        return made[3:5]
+
+    first = device.capture(step)
+    found = first()
+    others = [device.capture(step) for _ in range(later)]
+    before = [device.read(array).tobytes() for array in found]
+    device.write(x, np.full((2, 64), 7, np.float32))
+    for other in others * 2:
+        results = other()
+        assert device.read(results[0]).tobytes() != before[0]
+    double(x, x)
+    device.flush()
+    assert [device.read(array).tobytes() for array in found] == before
 
 
 def test_opening_the_reference_imports_no_compiler() -> None:

@@ -20,8 +20,9 @@ _Wanted: TypeAlias = tuple[bool, int, int]  # whether all are there, count, widt
 class Scores:
     """f32[n, vocabulary]: what a head makes of rows that a pass gave.
 
-    The rows must be as the pass left them whenever something is asked for the first time. What was
-    given holds until something else is asked for, or run.
+    The rows must be as the pass left them whenever something is asked for the first time: nothing
+    may have been run since, save other logits of theirs, which are captured while the rows are
+    there. What was given holds until something else is asked for, or run.
 
     of: the array f32[m, width] whose rows from `first` on they are.
     """

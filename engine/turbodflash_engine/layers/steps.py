@@ -55,7 +55,8 @@ class Steps(Generic[Key, Result]):
     def __call__(self, key: Key, *inputs: NDArray[Any]) -> Result:
         """Run the variant with these inputs, the first of which has one element per row.
 
-        The arrays it returns hold until anything captured is run again.
+        The arrays it returns hold until anything captured is run again, save what was captured
+        while they were there.
         """
         captured = self._few.get(key) or self._wide_or_new(key, inputs)
         for buffer, values in zip(captured.inputs, inputs, strict=True):
