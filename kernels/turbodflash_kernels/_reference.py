@@ -70,7 +70,7 @@ class ReferenceDevice(Device):
     def flush(self) -> None:
         """Nothing is ever put off here."""
 
-    def pack(self, parts: Sequence[Part], cols: int) -> ReferenceWeight:
+    def pack(self, parts: Sequence[Part], cols: int, searched: bool = False) -> ReferenceWeight:
         values = np.empty((sum(part.rows for part in parts), cols), np.float32)
         row = 0
         for part in parts:

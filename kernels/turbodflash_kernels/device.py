@@ -220,8 +220,10 @@ class Device(ABC):
         self.read(target)[...] = self.read(source)
 
     @abstractmethod
-    def pack(self, parts: Sequence[Part], cols: int) -> Weight:
+    def pack(self, parts: Sequence[Part], cols: int, searched: bool = False) -> Weight:
         """The parts, one below the other, as one matrix.
+
+        searched: mostly it is asked for its largest products (see `top_logits`).
 
         A device may still be decoding when this returns; `flush` waits for all that is under way.
         """

@@ -161,8 +161,8 @@ class HalfPrecision(ReferenceDevice):
         super().__init__()
         self.rounded: list[ReferenceWeight] = []
 
-    def pack(self, parts: Sequence[Part], cols: int) -> ReferenceWeight:
-        packed = super().pack(parts, cols)
+    def pack(self, parts: Sequence[Part], cols: int, searched: bool = False) -> ReferenceWeight:
+        packed = super().pack(parts, cols, searched)
         row = 0
         for part in parts:
             if part.format.dense != "f32":

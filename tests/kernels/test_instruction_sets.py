@@ -128,6 +128,7 @@ def test_levels_this_machine_lacks_agree_when_emulated(level, name, monkeypatch,
 COMPILE_FOR_ANOTHER = """
 import llvmlite.binding as llvm
 from turbodflash_kernels._cpu.build import compile_module
+from turbodflash_kernels._cpu.split import View
 from turbodflash_kernels.cases import FORMATS
 from turbodflash_kernels.linear.cpu import build
 
@@ -136,7 +137,7 @@ llvm.initialize_native_asmprinter()
 machine = llvm.Target.from_default_triple().create_target_machine(
     cpu="{cpu}", features="{features}", opt=3
 )
-kernel = build("product_quantised", FORMATS["{name}"], "{level}")
+kernel = build("product_quantised", View(FORMATS["{name}"]), "{level}")
 print(machine.emit_assembly(compile_module(kernel, "kernel", machine)))
 """
 

@@ -26,7 +26,13 @@ def random_rows(kind: Any, rows: int, blocks: int) -> NDArray[np.uint8]:
     return rng.integers(0, 256, (rows, blocks * kind.block_bytes), dtype=np.uint8)
 
 
-def packed(device: CpuDevice, kind: Any, raws: list[NDArray[np.uint8]], direct: bool) -> CpuWeight:
+def packed(
+    device: CpuDevice,
+    kind: Any,
+    raws: list[NDArray[np.uint8]],
+    direct: bool,
+    searched: bool = False,
+) -> CpuWeight:
     """The rows as one matrix; `direct` of a part that cannot be decoded in any other way."""
 
     def part(raw: NDArray[np.uint8]) -> Part:
@@ -39,7 +45,7 @@ def packed(device: CpuDevice, kind: Any, raws: list[NDArray[np.uint8]], direct: 
 
     took: list[tuple[int, int]] = []
     cols = raws[0].shape[1] // kind.block_bytes * kind.block
-    weight: CpuWeight = device.pack([part(raw) for raw in raws], cols)
+    weight: CpuWeight = device.pack([part(raw) for raw in raws], cols, searched)
     device.flush()
     if direct:
         assert sum(stop - start for start, stop in took) == sum(map(len, raws))
@@ -59,6 +65,20 @@ def test_tiles_are_the_same(kind: Any, rows: list[int], inputs: int) -> None:
     found, expected = (packed(device, kind, raws, direct) for direct in (True, False))
     for mine, theirs in zip(found.parts, expected.parts, strict=True):
         np.testing.assert_array_equal(mine.tiles, theirs.tiles)
+
+
+@pytest.mark.parametrize("rows", [[1], [37], [32, 5]])
+@pytest.mark.parametrize("inputs", [32, 1280])
+def test_both_streams_of_a_head_are_the_same(rows: list[int], inputs: int) -> None:
+    kind, device = plugins.find("quant", "q8_0"), CpuDevice(2)
+    raws = [random_rows(kind, each, inputs // kind.block) for each in rows]
+    found, expected = (packed(device, kind, raws, direct, True) for direct in (True, False))
+    (mine,), (theirs,) = found.parts, expected.parts
+    assert mine.lower
+    assert theirs.lower
+    np.testing.assert_array_equal(mine.tiles, theirs.tiles)
+    np.testing.assert_array_equal(mine.lower.tiles, theirs.lower.tiles)
+    np.testing.assert_array_equal(mine.lower.reaches, theirs.lower.reaches)
 
 
 def test_many_chunks_go_where_they_belong() -> None:

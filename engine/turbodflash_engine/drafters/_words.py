@@ -48,7 +48,7 @@ class Words(NamedTuple):
 
 def own_table(device: Device, tensors: Tensors, name: str, width: int) -> Weight | None:
     """A table that the draft's file may hold."""
-    return device.pack([tensors.part(name)], width) if name in tensors else None
+    return device.pack([tensors.part(name)], width, searched=True) if name in tensors else None
 
 
 def check_row_tokens(source: str, tokens: NDArray[np.int64], rows: int, vocabulary: int) -> None:

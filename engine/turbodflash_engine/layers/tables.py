@@ -18,5 +18,7 @@ class Table:
 
     def on(self, device: Device) -> Weight:
         if device not in self._packed:
-            self._packed[device] = device.pack([self._tensors.part(self._name)], self._cols)
+            self._packed[device] = device.pack(
+                [self._tensors.part(self._name)], self._cols, searched=True
+            )
         return self._packed[device]

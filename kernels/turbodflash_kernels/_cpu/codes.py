@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import TypeAlias
+
 from llvmlite import ir
 
 from turbodflash_kernels._cpu import layout
@@ -21,24 +24,37 @@ V_I8 = ir.VectorType(I8, 64)
 HALF_I8 = ir.VectorType(I8, 32)
 
 
+Planes: TypeAlias = Sequence[tuple[int, ir.Value]]
+"""(bits, address) of a block's bit planes, the one of the lowest bits first."""
+
+
 def zero_of(fmt: Format) -> int:
     """What is to be taken from a code; values of a table come with 128 added."""
     return 128 if fmt.table else fmt.zero
 
 
-def step_codes(builder: Builder, fmt: Format, isa: str, planes: ir.Value, step: int) -> ir.Value:
+def planes_of(builder: Builder, bits: int, at: ir.Value) -> list[tuple[int, ir.Value]]:
+    """Those of a block of codes that lie together (see layout.py)."""
+    planes = []
+    for each in layout.PLANES[bits]:
+        planes.append((each, at))
+        at = plus(builder, at, layout.TILE * layout.BLOCK * each // 8)
+    return planes
+
+
+def step_codes(builder: Builder, fmt: Format, isa: str, planes: Planes, step: int) -> ir.Value:
     """The 64 codes of one step as unsigned bytes; of a table, its values + 128."""
-    codes = _from_planes(builder, fmt, planes, step)
+    codes = _from_planes(builder, planes, step)
     return _look_up(builder, isa, fmt.table, codes) if fmt.table else codes
 
 
-def _from_planes(builder: Builder, fmt: Format, planes: ir.Value, step: int) -> ir.Value:
-    codes, at, low = None, 0, 0
-    for bits in layout.PLANES[fmt.bits]:
-        vector = load(builder, plus(builder, planes, at + 64 * (step % bits)), V_I8)
+def _from_planes(builder: Builder, planes: Planes, step: int) -> ir.Value:
+    codes, low = None, 0
+    for bits, at in planes:
+        vector = load(builder, plus(builder, at, 64 * (step % bits)), V_I8)
         part = _field(builder, vector, bits, bits * (step // bits) - low, low)
         codes = part if codes is None else builder.or_(codes, part)
-        at, low = at + 64 * bits, low + bits
+        low += bits
     assert codes is not None
     return codes
 

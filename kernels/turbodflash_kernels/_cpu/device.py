@@ -18,7 +18,12 @@ from turbodflash_kernels._cpu.memory import Memory
 from turbodflash_kernels._cpu.packing import Packing
 from turbodflash_kernels._cpu.state import CpuState
 from turbodflash_kernels._cpu.team import Tape, Team, address, aligned
-from turbodflash_kernels._cpu.words import ARGUMENT_WORDS, RECORD_WORDS, own_tasks
+from turbodflash_kernels._cpu.words import (
+    ARGUMENT_WORDS,
+    RECORD_WORDS,
+    float_word,
+    own_tasks,
+)
 from turbodflash_kernels.device import Device, ring_of
 from turbodflash_kernels.kv import HeadFormat
 from turbodflash_kernels.op import DeltaShape, Part
@@ -26,6 +31,7 @@ from turbodflash_kernels.planar import Format
 
 T = TypeVar("T")
 
+REACH_TASKS = 8  # of each thread
 MANY_ROWS = 16  # from here on a pass counts as a prompt: other task shapes, other thread count
 
 
@@ -110,8 +116,21 @@ class CpuDevice(Device):
         self.flush()
         target[...] = source
 
-    def pack(self, parts: Sequence[Part], cols: int) -> weight.CpuWeight:
-        return weight.pack(parts, cols, self.library, self._memory, self._packing)
+    def pack(self, parts: Sequence[Part], cols: int, searched: bool = False) -> weight.CpuWeight:
+        packed = weight.pack(parts, cols, self.library, self._memory, self._packing, searched)
+        for part in packed.parts:
+            if part.lower:
+                self._find_reaches(part, part.lower)
+        return packed
+
+    def _find_reaches(self, part: weight.PackedPart, lower: weight.Lower) -> None:
+        """Before anything else, once the part is packed."""
+        kernel = self.library.address("_cpu.split_kernels", "reaches")
+        per_task = -(-part.count // (REACH_TASKS * self.threads))
+        words = (address(part.tiles), address(lower.tiles), part.cols // layout.BLOCK)
+        tasks = (part.count, per_task, float_word(part.factor), address(lower.reaches))
+        self.record(kernel, -(-part.count // per_task), *words, *tasks, rows=1)
+        self._kept += (part, lower)
 
     def bytes_per_weight(self, format: Format) -> float:
         cols = 256

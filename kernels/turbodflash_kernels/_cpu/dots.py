@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from llvmlite import ir
 
-from turbodflash_kernels._cpu.codes import zero_of
+from turbodflash_kernels._cpu.codes import Planes, zero_of
 from turbodflash_kernels._cpu.emit import V_I32, Builder, Values, constant_splat, store
 from turbodflash_kernels._cpu.generic import Chunks, Generic, Operand
 from turbodflash_kernels._cpu.machines import MACHINES
@@ -13,7 +13,7 @@ from turbodflash_kernels.planar import Format
 
 
 def block_sums(
-    builder: Builder, fmt: Format, isa: str, planes: ir.Value, rows: Values
+    builder: Builder, fmt: Format, isa: str, planes: Planes, rows: Values
 ) -> list[Values]:
     """Sums of (code - zero) * x / unit, [rows][1 or 2] <16 x i32>: of a block, or of its halves if
     each has its own scale. The codes are decoded on the way.
@@ -48,9 +48,7 @@ def block_sums(
     ]
 
 
-def decode_block(
-    builder: Builder, fmt: Format, isa: str, planes: ir.Value, to: ir.Value
-) -> ir.Value:
+def decode_block(builder: Builder, fmt: Format, isa: str, planes: Planes, to: ir.Value) -> ir.Value:
     """Leave the operands of all steps at `to`, for `decoded_sums`. Returns the packed code sums,
     <16 x i32>: C_0 in the low 16 bits, C_1 in the high ones, each of code - zero.
     """

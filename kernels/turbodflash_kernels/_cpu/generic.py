@@ -7,7 +7,7 @@ from collections.abc import Callable
 from llvmlite import ir
 
 from turbodflash_kernels._cpu import layout
-from turbodflash_kernels._cpu.codes import V_I8, step_codes, zero_of
+from turbodflash_kernels._cpu.codes import V_I8, Planes, step_codes, zero_of
 from turbodflash_kernels._cpu.emit import (
     I8,
     I32,
@@ -49,7 +49,7 @@ class Generic:
         self.builder, self.fmt = builder, fmt
         self.split = fmt.block == INPUTS
 
-    def codes(self, planes: ir.Value, step: int) -> Chunks:
+    def codes(self, planes: Planes, step: int) -> Chunks:
         return [step_codes(self.builder, self.fmt, self.name, planes, step)]
 
     def operands(self, codes: Chunks) -> list[Operand]:

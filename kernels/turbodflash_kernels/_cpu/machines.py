@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from llvmlite import ir
 
-from turbodflash_kernels._cpu.codes import HALF_I8, V_I8, halves
+from turbodflash_kernels._cpu.codes import HALF_I8, V_I8, Planes, halves
 from turbodflash_kernels._cpu.emit import (
     I16,
     I32,
@@ -93,7 +93,7 @@ class AvxVnni(Avx512Vnni):
     width = 256
     madd = "llvm.x86.avx2.pmadd.wd"
 
-    def codes(self, planes: ir.Value, step: int) -> Chunks:
+    def codes(self, planes: Planes, step: int) -> Chunks:
         return halves(self.builder, super().codes(planes, step)[0])
 
     def joined(self, chunks: Chunks) -> ir.Value:

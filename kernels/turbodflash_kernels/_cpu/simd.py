@@ -191,6 +191,12 @@ def _emit_kept(builder: Builder, how: str, a: ir.Value, bound: ir.Value) -> ir.V
     return builder.select(kept, a, constant_splat(float("-inf"), V_F32))
 
 
+def _emit_all_less(builder: Builder, a: ir.Value, bound: ir.Value) -> ir.Value:
+    less = builder.fcmp_ordered("<", a, splat(builder, bound))
+    none = builder.icmp_unsigned("==", builder.bitcast(builder.not_(less), I16), I16(0))
+    return builder.zext(none, I64)
+
+
 def _emit_find(builder: Builder, a: ir.Value, value: ir.Value) -> ir.Value:
     """The first lane that is equal, or 16."""
     equal = builder.fcmp_ordered("==", a, splat(builder, value))
@@ -213,6 +219,7 @@ vmax = intrinsic("vmax", f32x16, (f32x16, f32x16), _emit_vmax)
 vbelow = intrinsic("vbelow", f32x16, (_int, f32x16, f32x16), _emit_below)
 vless = intrinsic("vless", f32x16, (f32x16, _float), _emit_less)
 vatmost = intrinsic("vatmost", f32x16, (f32x16, _float), _emit_at_most)
+vallless = intrinsic("vallless", _int, (f32x16, _float), _emit_all_less)
 vfind = intrinsic("vfind", _int, (f32x16, _float), _emit_find)
 vsum = intrinsic("vsum", _float, (f32x16,), lambda b, v: _fold(b, v, b.fadd))
 vmax_of = intrinsic(

@@ -14,7 +14,8 @@ from typing import Any, TypeAlias
 
 from llvmlite import ir
 
-from turbodflash_kernels._cpu import layout
+from turbodflash_kernels._cpu import layout, split
+from turbodflash_kernels._cpu.codes import Planes, planes_of
 from turbodflash_kernels._cpu.dots import block_sums, decode_block, decoded_sums
 from turbodflash_kernels._cpu.emit import (
     F16,
@@ -42,34 +43,40 @@ from turbodflash_kernels._cpu.emit import (
     store_rows,
 )
 from turbodflash_kernels._cpu.rows import INPUTS, MIDDLES, SUM, UNIT, ZEROS
+from turbodflash_kernels._cpu.split import View
 from turbodflash_kernels.planar import SUPER_BLOCK, Format
 
 
-def quantised_tile(fmt: Format, isa: str, rows: int) -> Any:
-    """tile(weights, lines, row_stride, block_stride, blocks, out, out_stride, ahead): sixteen
-    weight rows times `rows` activation rows, over all blocks.
+def quantised_tile(view: View, isa: str, rows: int) -> Any:
+    """tile(weights, lower, lines, row_stride, block_stride, blocks, out, out_stride, ahead):
+    sixteen weight rows times `rows` activation rows, over all blocks.
 
-    lines: of the first row's first block (see rows.py). ahead: how far on to prefetch weights.
-    Results of a row go to out + row * out_stride.
+    lower: where there are two streams, the second (see split.py). lines: of the first row's first
+    block (see rows.py). ahead: how far on to prefetch weights. Results of a row go to out + row *
+    out_stride.
     """
+    fmt = view.format
 
     def emit(builder: Builder, args: Values) -> None:
-        weights, lines, row_stride, block_stride, blocks, out, out_stride, ahead = args
+        weights, lower, lines, row_stride, block_stride, blocks, out, out_stride, ahead = args
         totals = accumulators(builder, rows)
 
         def block(address: ir.Value, index: ir.Value, above: Above) -> None:
-            _ask_ahead(builder, fmt, address, ahead)
+            planes = _planes(builder, view, address, lower, index)
+            _ask_ahead(builder, view, address, lower, index, ahead)
             first = builder.add(lines, builder.mul(index, block_stride))
             here = row_addresses(builder, first, row_stride, rows)
-            sums = block_sums(builder, fmt, isa, address, here)
-            floats = _Floats(builder, fmt, *_factors(builder, fmt, address, above))
+            sums = block_sums(builder, fmt, isa, planes, here)
+            floats = _Floats(
+                builder, fmt, *_factors(builder, view.stored, address, above), view.lift
+            )
             for row, parts, slot in zip(here, sums, totals, strict=True):
                 builder.store(floats.added(builder.load(slot, typ=V_F32), row, parts), slot)
 
-        each_block(builder, fmt, weights, blocks, block)
+        each_block(builder, view.stored, weights, blocks, block)
         store_rows(builder, totals, out, out_stride)
 
-    return function(f"tile_{layout.spec_name(fmt)}_{isa}_{rows}", 8, emit)
+    return function(f"tile_{layout.spec_name(fmt)}_{isa}_{rows}", 9, emit)
 
 
 DECODED_BYTES = 2048  # of a block, at most: 512 codes, and as many signs
@@ -77,16 +84,17 @@ FACTOR_AT = DECODED_BYTES + 64  # after the code sums: two kinds of factors for 
 TOTALS_AT = FACTOR_AT + 4 * 64
 
 
-def grouped_tile(fmt: Format, isa: str) -> Any:
-    """tile(weights, lines, row_stride, block_stride, blocks, groups, work, ahead): as
+def grouped_tile(view: View, isa: str) -> Any:
+    """tile(weights, lower, lines, row_stride, block_stride, blocks, groups, work, ahead): as
     `quantised_tile`, for `groups` times four activation rows.
 
     A block is decoded once, into `work`, for all of them. Results: f32 [rows, 16] at work +
     TOTALS_AT.
     """
+    fmt = view.format
 
     def emit(builder: Builder, args: Values) -> None:
-        weights, lines, row_stride, block_stride, blocks, groups, work, ahead = args
+        weights, lower, lines, row_stride, block_stride, blocks, groups, work, ahead = args
         totals = plus(builder, work, TOTALS_AT)
         code_sums = plus(builder, work, DECODED_BYTES)
         kept = plus(builder, work, FACTOR_AT)
@@ -99,9 +107,10 @@ def grouped_tile(fmt: Format, isa: str) -> Any:
                 store(builder, ir.Constant(V_F32, None), row)
 
         def block(address: ir.Value, index: ir.Value, above: Above) -> None:
-            _ask_ahead(builder, fmt, address, ahead)
-            store(builder, decode_block(builder, fmt, isa, address, work), code_sums)
-            factors = [v for kind in _factors(builder, fmt, address, above) for v in kind]
+            planes = _planes(builder, view, address, lower, index)
+            _ask_ahead(builder, view, address, lower, index, ahead)
+            store(builder, decode_block(builder, fmt, isa, planes, work), code_sums)
+            factors = [v for kind in _factors(builder, view.stored, address, above) for v in kind]
             for i, lanes in enumerate(factors):
                 store(builder, lanes, plus(builder, kept, 64 * i))
 
@@ -116,7 +125,7 @@ def grouped_tile(fmt: Format, isa: str) -> Any:
                 lanes = [
                     load(builder, plus(builder, kept, 64 * i), V_F32) for i in range(kinds * halves)
                 ]
-                floats = _Floats(builder, fmt, lanes[:halves], lanes[halves:])
+                floats = _Floats(builder, fmt, lanes[:halves], lanes[halves:], view.lift)
                 to = row_addresses(builder, offset(builder, totals, g, 256), I64(64), layout.GROUP)
                 for row, parts, slot in zip(here, sums, to, strict=True):
                     store(builder, floats.added(load(builder, slot, V_F32), row, parts), slot)
@@ -124,15 +133,43 @@ def grouped_tile(fmt: Format, isa: str) -> Any:
             repeat(builder, groups, group)
 
         repeat(builder, groups, clear)
-        each_block(builder, fmt, weights, blocks, block)
+        each_block(builder, view.stored, weights, blocks, block)
 
-    return function(f"tile_{layout.spec_name(fmt)}_{isa}_grouped", 8, emit)
+    return function(f"tile_{layout.spec_name(fmt)}_{isa}_grouped", 9, emit)
 
 
-def _ask_ahead(builder: Builder, fmt: Format, address: ir.Value, ahead: ir.Value) -> None:
-    later = builder.add(address, ahead)
-    for line in range(0, layout.block_bytes(fmt), 64):
-        emit_prefetch(builder, plus(builder, later, line))
+def _planes(
+    builder: Builder, view: View, address: ir.Value, lower: ir.Value, index: ir.Value
+) -> Planes:
+    """Of a block's codes."""
+    planes = planes_of(builder, view.stored.bits, address) if view.upper else []
+    if not view.lower:
+        return planes
+    second = offset(builder, lower, index, split.LOWER_BYTES)
+    return [*planes_of(builder, split.LOWER.bits, second), *planes]
+
+
+def _ask_ahead(
+    builder: Builder,
+    view: View,
+    address: ir.Value,
+    lower: ir.Value,
+    index: ir.Value,
+    ahead: ir.Value,
+) -> None:
+    """For what comes `ahead` bytes behind a block, and for as many blocks of the second stream."""
+    size = layout.block_bytes(view.stored)
+    scales = layout.code_bytes(view.stored)
+    _ask(builder, builder.add(address, ahead), range(0 if view.upper else scales, size, 64))
+    if view.lower:
+        blocks = builder.add(index, builder.sdiv(ahead, I64(size)))
+        second = offset(builder, lower, blocks, split.LOWER_BYTES)
+        _ask(builder, second, range(0, split.LOWER_BYTES, 64))
+
+
+def _ask(builder: Builder, at: ir.Value, lines: range) -> None:
+    for line in lines:
+        emit_prefetch(builder, plus(builder, at, line))
 
 
 Above: TypeAlias = tuple[ir.Value, ...]
@@ -228,17 +265,24 @@ class _Floats:
     fmt: Format
     scales: Values
     minima: Values
+    lift: float
 
     def added(self, total: ir.Value, row: ir.Value, sums: Values) -> ir.Value:
         """total + unit * sum * scale (+ minimum * sum of x) for a block, or for each half."""
         builder = self.builder
         unit = splat(builder, load(builder, plus(builder, row, UNIT), F32))
         for part, (product, scale) in enumerate(zip(sums, self.scales, strict=True)):
-            value = builder.fmul(builder.sitofp(product, V_F32), unit)
-            total = fma(builder, value, scale, total)
+            total = fma(builder, self._value(product, row, unit), scale, total)
             if self.minima:
                 total = fma(builder, self.minima[part], self._value_sum(row, part, unit), total)
         return total
+
+    def _value(self, product: ir.Value, row: ir.Value, unit: ir.Value) -> ir.Value:
+        builder, units = self.builder, self.builder.sitofp(product, V_F32)
+        if not self.lift:
+            return builder.fmul(units, unit)
+        lifted = builder.fmul(load(builder, plus(builder, row, SUM), F32), F32(self.lift))
+        return fma(builder, units, unit, splat(builder, lifted))
 
     def _value_sum(self, row: ir.Value, part: int, unit: ir.Value) -> ir.Value:
         """The sum of the activations that share a minimum."""

@@ -22,7 +22,7 @@ from turbodflash_kernels._cpu.simd import (
 from turbodflash_kernels.blocks import Blocks, Plane
 from turbodflash_kernels.planar import Format
 
-RECORD_WORDS = 5
+RECORD_WORDS = 6
 
 inline = numba.njit(error_model="numpy")
 
@@ -119,7 +119,7 @@ def _mover(fmt: Format, blocks: Blocks, which: int):
 
         return nothing
     bits, below = planes[which], sum(planes[:which])
-    codes = _codes(blocks.planes[which], blocks.flip >> below)
+    codes = codes_of(blocks.planes[which], blocks.flip >> below)
 
     @inline
     def move(source, inner, to):
@@ -133,7 +133,7 @@ def _mover(fmt: Format, blocks: Blocks, which: int):
     return move
 
 
-def _codes(plane: Plane, flip: int):
+def codes_of(plane: Plane, flip: int):
     """codes(source, first): a plane's bits of four codes of a block, a byte each."""
     at, bits, width = plane
     mask = 0x01010101 * ((1 << bits) - 1)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from turbodflash_kernels._cpu import layout
+from turbodflash_kernels._cpu import layout, split
 from turbodflash_kernels._cpu.library import Library, function_at
 from turbodflash_kernels._cpu.memory import Memory
 from turbodflash_kernels._cpu.packing import Packing
@@ -22,14 +22,34 @@ CHUNK_BYTES = 1 << 20  # codes decoded at once: fewer, and two threads wait for 
 
 
 @dataclass(frozen=True, slots=True)
+class Lower:
+    """What a part that is kept in two streams has beside its tiles (see split.py).
+
+    tiles: of the lowest bits. reaches: f32 of each row of the tiles, those that are not there
+    included (see split_kernels.py); the device finds them.
+    """
+
+    tiles: NDArray[np.uint8]
+    reaches: NDArray[np.float32]
+
+    @property
+    def nbytes(self) -> int:
+        return self.tiles.nbytes + self.reaches.nbytes
+
+
+@dataclass(frozen=True, slots=True)
 class PackedPart:
-    """Rows of one format: tiles of sixteen, one after the other. factor: as in `Part`."""
+    """Rows of one format: tiles of sixteen, one after the other. factor: as in `Part`.
+
+    lower: of codes that are kept in two streams; then the tiles are those of the upper bits.
+    """
 
     format: Format
     rows: int
     cols: int
     tiles: NDArray[np.uint8]
     factor: float
+    lower: Lower | None = None
 
     @property
     def count(self) -> int:
@@ -38,7 +58,15 @@ class PackedPart:
 
     @property
     def tile_bytes(self) -> int:
-        return layout.tile_bytes(self.format, self.cols)
+        return layout.tile_bytes(split.UPPER if self.lower else self.format, self.cols)
+
+    @property
+    def lower_tile_bytes(self) -> int:
+        return self.cols // layout.BLOCK * split.LOWER_BYTES if self.lower else 0
+
+    @property
+    def nbytes(self) -> int:
+        return self.tiles.nbytes + (self.lower.nbytes if self.lower else 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +82,7 @@ class CpuWeight:
 
     @property
     def nbytes(self) -> int:
-        return sum(part.tiles.nbytes for part in self.parts)
+        return sum(part.nbytes for part in self.parts)
 
 
 def pack(
@@ -63,19 +91,30 @@ def pack(
     library: Library,
     memory: Memory,
     packing: Packing,
+    searched: bool,
 ) -> CpuWeight:
     """Hand in jobs that decode and pack all rows, chunk by chunk, in any order, side by side.
 
     The weight is there at once; its contents are when all jobs are done.
     """
     packed = []
-    for group in _runs(parts):
+    runs = _runs(parts)
+    for group in runs:
         fmt, rows = group[0].format, sum(part.rows for part in group)
-        size = -(-rows // layout.TILE) * layout.tile_bytes(fmt, cols)
+        count = -(-rows // layout.TILE)
+        in_two = searched and len(runs) == 1 and split.fits(fmt, cols)
+        size = count * layout.tile_bytes(split.UPPER if in_two else fmt, cols)
         tiles = memory.take((size,), np.uint8)
-        packed.append(PackedPart(fmt, rows, cols, tiles, group[0].factor))
+        lower = _lower(count, cols, memory) if in_two else None
+        packed.append(PackedPart(fmt, rows, cols, tiles, group[0].factor, lower))
         _hand_in(packed[-1], group, library, packing)
     return CpuWeight(tuple(packed), cols)
+
+
+def _lower(count: int, cols: int, memory: Memory) -> Lower:
+    size = count * cols // layout.BLOCK * split.LOWER_BYTES
+    reaches = memory.take((count * layout.TILE,), np.float32)
+    return Lower(memory.take((size,), np.uint8), reaches)
 
 
 def _runs(parts: Sequence[Part]) -> list[list[Part]]:
@@ -95,20 +134,30 @@ def _hand_in(target: PackedPart, parts: list[Part], library: Library, packing: P
     step = max(CHUNK_BYTES // target.cols // layout.TILE, 1) * layout.TILE
     first = 0
     for part in parts:
-        kernel = _unpacker(part, library)
+        kernel = _unpacker(target, part, library)
         for start in range(0, part.rows, step):
             stop = min(start + step, part.rows)
-            to = address(target.tiles) + (first + start) // layout.TILE * target.tile_bytes
+            tile = (first + start) // layout.TILE
+            to = address(target.tiles) + tile * target.tile_bytes
+            lower = _lower_address(target, tile)
             if kernel and part.stored:
                 rows = part.stored.data[start:stop]
-                words = (kernel, to, stop - start, target.cols, address(rows))
+                words = (kernel, to, stop - start, target.cols, address(rows), lower)
                 packing.record(words, rows, partial(part.stored.taken, start, stop))
             else:
-                packing.submit(_job(target, part, start, stop, to, _packer(part.format, library)))
+                places = (to, stop - start, target.cols, *([lower] if lower else []))
+                packing.submit(_job(part, start, stop, places, _packer(target, library)))
         first += part.rows
 
 
-def _unpacker(part: Part, library: Library) -> int:
+def _lower_address(target: PackedPart, tile: int) -> int:
+    """Of a tile's lowest bits; 0 = they are not apart."""
+    if target.lower is None:
+        return 0
+    return address(target.lower.tiles) + tile * target.lower_tile_bytes
+
+
+def _unpacker(target: PackedPart, part: Part, library: Library) -> int:
     """The kernel that takes the bytes of the file as they are; 0 = there is none."""
     fmt = part.format
     if part.stored is None:
@@ -118,17 +167,18 @@ def _unpacker(part: Part, library: Library) -> int:
     blocks = part.stored.blocks
     if blocks is None or tuple(plane.bits for plane in blocks.planes) != layout.PLANES[fmt.bits]:
         return 0
+    if target.lower:
+        return library.address("_cpu.split_kernels", "unpack", blocks)
     return library.address("_cpu.unpack_kernels", "unpack", fmt, blocks)
 
 
 def _job(
-    target: PackedPart, part: Part, start: int, stop: int, to: int, packer: Callable[..., None]
+    part: Part, start: int, stop: int, places: tuple[int, ...], packer: Callable[..., None]
 ) -> Callable[[], None]:
     def run() -> None:
         planar = part.decode(start, stop)
         arrays = [np.ascontiguousarray(a) for a in _arrays(planar)]
-        words = [to, stop - start, target.cols, *map(address, arrays)]
-        packer(np.array(words, np.int64))
+        packer(np.array([*places, *map(address, arrays)], np.int64))
 
     return run
 
@@ -141,12 +191,15 @@ def _arrays(planar: Planar) -> list[NDArray[Any]]:
     return [planar.codes, *(np.empty(0) if f is None else f for f in factors)]
 
 
-def _packer(fmt: Format, library: Library) -> Callable[[NDArray[np.int64]], None]:
-    if fmt.dense:
-        spec: tuple[Any, ...] = ("pack_dense", layout.DENSE_BYTES[fmt.dense])
+def _packer(target: PackedPart, library: Library) -> Callable[[NDArray[np.int64]], None]:
+    fmt = target.format
+    if target.lower:
+        spec: tuple[Any, ...] = ("_cpu.split_kernels", "pack")
+    elif fmt.dense:
+        spec = ("_cpu.pack_kernels", "pack_dense", layout.DENSE_BYTES[fmt.dense])
     else:
-        spec = ("pack_quantised", fmt)
-    kernel = library.address("_cpu.pack_kernels", *spec)
+        spec = ("_cpu.pack_kernels", "pack_quantised", fmt)
+    kernel = library.address(*spec)
     call = function_at(kernel, 3)
 
     def pack_with(words: NDArray[np.int64]) -> None:

@@ -173,7 +173,7 @@ class GpuDevice(Device):
         if self.place.type == "cuda":
             torch.cuda.synchronize(self.place)
 
-    def pack(self, parts: Sequence[Part], cols: int) -> weight.GpuWeight:
+    def pack(self, parts: Sequence[Part], cols: int, searched: bool = False) -> weight.GpuWeight:
         with self._finding_room():
             return weight.pack(parts, cols, self)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numba
 import numpy as np
 
-from turbodflash_kernels._cpu import layout
+from turbodflash_kernels._cpu import layout, split
 from turbodflash_kernels._cpu.simd import (
     load_bf16,
     load_f16,
@@ -57,16 +57,17 @@ def rows_dense(kind: str):
     return kernel
 
 
-def rows_quantised(fmt: Format):
-    """words: as rows_dense."""
-    planes = layout.PLANES[fmt.bits]
+def rows_quantised(fmt: Format, in_two: bool):
+    """words: as rows_dense; of codes kept in two streams then the tiles of the lowest bits."""
+    stored = split.UPPER if in_two else fmt
+    planes = layout.PLANES[stored.bits]
     first, second = planes[0], planes[1] if len(planes) > 1 else 0
     low_mask, high_mask = ((2**bits - 1) * 0x01010101 for bits in (first, second))
     two_level, affine, zero = fmt.two_level, fmt.affine, np.float32(fmt.zero)
     parts = layout.BLOCK // fmt.block
     nibbles, part_bytes = fmt.nibbles, layout.factor_bytes(fmt)
-    scales_at, minima_at = layout.factor_offset(fmt, 0, 0), layout.factor_offset(fmt, 1, 0)
-    size, header = layout.block_bytes(fmt), layout.header_bytes(fmt)
+    scales_at, minima_at = layout.factor_offset(stored, 0, 0), layout.factor_offset(stored, 1, 0)
+    size, header = layout.block_bytes(stored), layout.header_bytes(stored)
     per_super = SUPER_BLOCK // layout.BLOCK
     table = np.array(fmt.table or (0,), np.float32)
     has_table = bool(fmt.table)
@@ -75,7 +76,7 @@ def rows_quantised(fmt: Format):
     raise_by = np.float32(2.0**fmt.exponent)
 
     @inline
-    def unpack_codes(planes, lane, to):
+    def unpack_codes(planes, lower, lane, to):
         """A row's 32 codes of a block, one byte each; four of a step lie side by side."""
         for step in range(8):
             word = load_i32(planes + 64 * (step % first) + 4 * lane)
@@ -83,6 +84,9 @@ def rows_quantised(fmt: Format):
             if second > 0:
                 high = load_i32(planes + 64 * (first + step % second) + 4 * lane)
                 word |= ((high >> (second * (step // second))) & high_mask) << first
+            if in_two:
+                low = load_i32(lower + 64 * (step % 2) + 4 * lane) >> (2 * (step // 2))
+                word = word << 2 | (low & 0x03030303)
             store_i32(to + 4 * step, word)
 
     @inline
@@ -113,14 +117,19 @@ def rows_quantised(fmt: Format):
         at = load_i64(args + 16) + token // 16 * (blocks * size + supers * header)
         ask_for(at, AHEAD)
         above = above_min = np.float32(0.0)
+        lower = load_i64(args + 56) + token // 16 * blocks * split.LOWER_BYTES
+        if in_two:
+            ask_for(lower, AHEAD)
         for block in range(blocks):
             ask_for(at + AHEAD, size)
+            if in_two:
+                ask_for(lower + AHEAD, split.LOWER_BYTES)
             if two_level and block % per_super == 0:
                 above = load_f16(at + 2 * lane) * raise_by
                 if affine:
                     above_min = load_f16(at + 32 + 2 * lane)
                 at += header
-            unpack_codes(at, lane, scratch)
+            unpack_codes(at, lower, lane, scratch)
             for half in range(2):
                 where = at + half * parts // 2 * part_bytes
                 v = sixteen(scratch + 16 * half, scratch + 64)
@@ -129,5 +138,6 @@ def rows_quantised(fmt: Format):
                     v = v + vsplat(factor(where + minima_at, lane, above_min, 4))
                 vstore(out + 4 * (32 * block + 16 * half), v * out_scale)
             at += size
+            lower += split.LOWER_BYTES
 
     return kernel

@@ -24,15 +24,17 @@ def bind(device: CpuDevice, *, table: CpuWeight, scale: float) -> Callable[[Arra
     if part.format.dense:
         kernel = device.kernel("embed", "rows_dense", part.format.dense)
     else:
-        kernel = device.kernel("embed", "rows", part.format)
+        kernel = device.kernel("embed", "rows", part.format, part.lower is not None)
+    lower = part.lower.tiles if part.lower else None
     scale_bits = float_word(scale * part.factor)
+    beside = () if lower is None else (address(lower),)
 
     def embed(tokens: Array) -> Array:
         n = len(tokens)
         out = device.scratch((n, part.cols), np.float32)
-        device.keep(tokens, part.tiles)
+        device.keep(tokens, part.tiles, lower)
         words = (address(tokens), tokens.strides[0], address(part.tiles), part.cols, scale_bits)
-        device.record(kernel, n, *words, address(out), out.strides[0], rows=n)
+        device.record(kernel, n, *words, address(out), out.strides[0], *beside, rows=n)
         return out
 
     return embed

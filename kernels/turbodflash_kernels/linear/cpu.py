@@ -9,7 +9,7 @@ from __future__ import annotations
 import numba
 import numpy as np
 
-from turbodflash_kernels._cpu import activations, dense_tiles, layout, tiles
+from turbodflash_kernels._cpu import activations, dense_tiles, layout, split, tiles
 from turbodflash_kernels._cpu.activations import quantise_blocks
 from turbodflash_kernels._cpu.curve_kernels import ACTIVATIONS
 from turbodflash_kernels._cpu.memory import LINE
@@ -24,7 +24,7 @@ from turbodflash_kernels._cpu.simd import (
     vstore,
     vsum,
 )
-from turbodflash_kernels.planar import Format
+from turbodflash_kernels._cpu.split import View
 
 inline = numba.njit(error_model="numpy", forceinline=True)
 filled = inline(layout.filled)
@@ -149,13 +149,15 @@ def share(args, task):
     return first_tile, min(first_tile + per_task, n_tiles), first, last
 
 
-def product_quantised(fmt: Format, isa: str):
+def product_quantised(view: View, isa: str):
     """words: weights, tile_bytes, tiles, tiles_per_task, n, rows_per_task, blocks, out, out_stride,
-    weight_rows, bias, residual, lines, row_bytes, row_stride, block_stride, factor.
+    weight_rows, bias, residual, lines, row_bytes, row_stride, block_stride, factor, lower.
     Tasks run over tiles first, then over activation rows, which begin with a panel.
+
+    lower: the second stream of a matrix that has two.
     """
-    tile1, tile2 = (tiles.quantised_tile(fmt, isa, rows) for rows in (1, 2))
-    grouped = tiles.grouped_tile(fmt, isa)
+    tile1, tile2 = (tiles.quantised_tile(view, isa, rows) for rows in (1, 2))
+    grouped = tiles.grouped_tile(view, isa)
 
     def product(args, task, scratch):
         first_tile, last_tile, first, last = share(args, task)
@@ -168,6 +170,7 @@ def product_quantised(fmt: Format, isa: str):
         groups = filled(last - first) // layout.GROUP
         for tile in range(first_tile, last_tile):
             weights = load_i64(args) + tile * tile_bytes
+            lower = load_i64(args + 136) + tile * blocks * split.LOWER_BYTES
             lanes = min(load_i64(args + 72) - 16 * tile, 16)
             bias = bias0 + 64 * tile if bias0 != 0 else 0
             out0 = load_i64(args + 56) + 64 * tile
@@ -175,7 +178,17 @@ def product_quantised(fmt: Format, isa: str):
             row = first
             if groups > 0:
                 work = scratch + CUT_TILE_BYTES
-                grouped(weights, lines, row_stride, block_stride, blocks, groups, work, tile_bytes)
+                grouped(
+                    weights,
+                    lower,
+                    lines,
+                    row_stride,
+                    block_stride,
+                    blocks,
+                    groups,
+                    work,
+                    tile_bytes,
+                )
                 row = min(first + groups * layout.GROUP, last)
                 residual = residual0_tile + first * out_stride if residual0 != 0 else 0
                 finish(out0 + first * out_stride, out_stride, row - first, lanes,
@@ -184,9 +197,13 @@ def product_quantised(fmt: Format, isa: str):
                 rows = last - row
                 left = lines + (row - first) * row_stride
                 if rows == 2:
-                    tile2(weights, left, row_stride, block_stride, blocks, scratch, 64, AHEAD)
+                    tile2(
+                        weights, lower, left, row_stride, block_stride, blocks, scratch, 64, AHEAD
+                    )
                 else:
-                    tile1(weights, left, row_stride, block_stride, blocks, scratch, 64, AHEAD)
+                    tile1(
+                        weights, lower, left, row_stride, block_stride, blocks, scratch, 64, AHEAD
+                    )
                 residual = residual0_tile + row * out_stride if residual0 != 0 else 0
                 finish(out0 + row * out_stride, out_stride, rows, lanes, scratch, factor,
                        bias, residual)  # fmt: skip

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from turbodflash_kernels._cpu import layout
+from turbodflash_kernels._cpu import layout, split
 from turbodflash_kernels._cpu.device import MANY_ROWS, CpuDevice, Stream
 from turbodflash_kernels._cpu.preparing import Codes, kept, preparation, quantised
 from turbodflash_kernels._cpu.team import address
@@ -38,7 +38,7 @@ def unfit(weight: CpuWeight) -> str | None:
 def bind(
     device: CpuDevice, *, weight: CpuWeight, prologue: Prologue, bias: Array | None
 ) -> Callable[..., Array]:
-    products = [_product(device, part) for part in weight.parts]
+    products = [product(device, part) for part in weight.parts]
     coded = any(not part.format.dense for part in weight.parts)
     dense = any(part.format.dense for part in weight.parts)
     quantise = preparation(device, prologue, True) if coded else 0
@@ -50,29 +50,36 @@ def bind(
         codes = quantised(device, quantise, prologue, x, weight.cols) if coded else None
         plain = kept(device, keep, prologue, x, weight.cols) if keep else x
         first = 0
-        for part, product in zip(weight.parts, products, strict=True):
+        for part, multiply in zip(weight.parts, products, strict=True):
             left = plain if part.format.dense else codes
-            product(left, n, out, 4 * first, bias, residual)
+            multiply(left, n, out, 4 * first, bias, residual)
             first += part.rows
         return out
 
     return linear
 
 
-def product_kernel(device: CpuDevice, part: PackedPart) -> int:
-    """The kernel that multiplies rows with a part of a matrix."""
+def product_kernel(device: CpuDevice, part: PackedPart, upper: bool = False) -> int:
+    """The kernel that multiplies rows with a part of a matrix, or with the upper bits of one."""
     if part.format.dense:
         return device.kernel("linear", "product_dense", part.format.dense)
-    return device.kernel("linear", "product_quantised", part.format, device.isa)
+    view = split.BOTH if part.lower else split.View(part.format)
+    if upper:
+        view = split.UPPER_ALONE
+    return device.kernel("linear", "product_quantised", view, device.isa)
 
 
-def _product(device: CpuDevice, part: PackedPart) -> Callable[..., None]:
-    kernel = product_kernel(device, part)
+def product(device: CpuDevice, part: PackedPart, upper: bool = False) -> Callable[..., None]:
+    """multiply(left, n, out, column, bias, residual): record it, for results from byte `column` of
+    out's rows on. upper: with the upper bits alone, of a part in two streams.
+    """
+    kernel = product_kernel(device, part, upper)
     tiles, tile_bytes, count = address(part.tiles), part.tile_bytes, part.count
     blocks, rest = divmod(part.cols, layout.BLOCK)
-    factor = float_word(part.factor)
+    factor = float_word(part.factor * split.STEP if upper else part.factor)
+    lower = part.lower.tiles if part.lower and not upper else None
 
-    def product(
+    def multiply(
         left: Any, n: int, out: Array, column: int, bias: Array | None, residual: Array | None
     ) -> None:
         if isinstance(left, Codes):
@@ -82,7 +89,7 @@ def _product(device: CpuDevice, part: PackedPart) -> Callable[..., None]:
             inputs = (address(left), left.strides[0], rest, 0)
         per_task, row_step = _task_shape(device, n, count)
         tasks = -(-count // per_task) * -(-n // row_step)
-        device.keep(part.tiles, bias, residual)
+        device.keep(part.tiles, lower, bias, residual)
         device.record(
             kernel,
             tasks,
@@ -92,11 +99,12 @@ def _product(device: CpuDevice, part: PackedPart) -> Callable[..., None]:
             address(residual) + column if residual is not None else 0,
             *inputs,
             factor,
+            address(lower) if lower is not None else 0,
             rows=n,
             stream=Stream(tiles, per_task * tile_bytes) if n <= MANY_ROWS else None,
         )
 
-    return product
+    return multiply
 
 
 def _task_shape(device: CpuDevice, n: int, tiles: int) -> tuple[int, int]:

@@ -43,7 +43,7 @@ class Case:
         ]
         scale = device.upload(1 + normal(1, self.cols, 5)[0] / np.float32(4))
         prologue = RmsNorm(scale, 1e-5) if self.norm else None
-        return {"weight": device.pack(parts, self.cols), "prologue": prologue}
+        return {"weight": device.pack(parts, self.cols, searched=True), "prologue": prologue}
 
     def inputs(self, rows: int) -> Values:
         return {"x": normal(rows, self.cols, 2)}

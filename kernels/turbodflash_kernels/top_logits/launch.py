@@ -4,11 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from turbodflash_kernels._cpu.device import CpuDevice
-from turbodflash_kernels._cpu.weight import CpuWeight
+import numpy as np
+
+from turbodflash_kernels._cpu import layout
+from turbodflash_kernels._cpu.device import MANY_ROWS, CpuDevice
+from turbodflash_kernels._cpu.preparing import preparation, quantised
+from turbodflash_kernels._cpu.team import address
+from turbodflash_kernels._cpu.weight import CpuWeight, Lower, PackedPart
+from turbodflash_kernels._cpu.words import float_word
 from turbodflash_kernels.linear import launch as linear
 from turbodflash_kernels.op import Array, Prologue
 from turbodflash_kernels.top_logits.composed import compose
+
+FLOORS_PER_TASK = 8
+SIFTED_PER_TASK = 64  # tiles
+TILES_PER_LOGIT = (
+    32,
+    128,
+)  # of one row, of several: with fewer for each of a row's largest logits,
+# so many are left that to compute all is faster
 
 
 def refuse(
@@ -32,6 +46,54 @@ def bind(
     count: int,
     width: int,
 ) -> Callable[[Array], tuple[Array, Array]]:
-    return compose(
+    composed = compose(
         device, weight=weight, prologue=prologue, softcap=softcap, count=count, width=width
     )
+    part = weight.parts[0]
+    one, several = (part.count >= count * tiles for tiles in TILES_PER_LOGIT)
+    if not part.lower or softcap or not one:
+        return composed
+    sifted = _sifted(device, part, part.lower, prologue, count, width)
+
+    def top_logits(x: Array) -> tuple[Array, Array]:
+        n = len(x)
+        return sifted(x) if n == 1 or (several and n <= MANY_ROWS) else composed(x)
+
+    return top_logits
+
+
+def _sifted(
+    device: CpuDevice, part: PackedPart, lower: Lower, prologue: Prologue, count: int, width: int
+) -> Callable[[Array], tuple[Array, Array]]:
+    """By way of what the upper bits of the codes say of all logits."""
+    quantise = preparation(device, prologue, True)
+    rough = linear.product(device, part, upper=True)
+    floors_of = device.kernel("top_logits", "floors", device.isa)
+    sift = device.kernel("top_logits", "sift", device.isa)
+    largest = device.bind("largest", count=count)
+    weight = (address(part.tiles), address(lower.tiles), part.cols // layout.BLOCK)
+    factor, reaches = float_word(part.factor), address(lower.reaches)
+    tiles, floor_tasks = -(-width // layout.TILE), -(-count // FLOORS_PER_TASK)
+    sift_tasks = -(-tiles // SIFTED_PER_TASK)
+
+    def top_logits(x: Array) -> tuple[Array, Array]:
+        n = len(x)
+        codes = quantised(device, quantise, prologue, x, part.cols)
+        lines, _, row_stride, block_stride = codes.words()
+        logits = device.scratch((n, part.count * layout.TILE), np.float32)
+        rough(codes, n, logits, 0, None, None)
+        _, ids = largest(logits[:, :width])
+        floors = device.scratch((n, count), np.float32)
+        sizes = device.scratch((n,), np.float32)
+        device.keep(part.tiles, lower.tiles, lower.reaches)
+        words = (
+            *(*weight, row_stride, block_stride, factor, lines),
+            *(address(ids), count, address(logits), logits.strides[0], reaches),
+            *(address(floors), address(sizes)),
+        )
+        device.record(floors_of, n * floor_tasks, *words, FLOORS_PER_TASK, rows=n)
+        device.record(sift, n * sift_tasks, *words, SIFTED_PER_TASK, tiles, rows=n)
+        values, ids = largest(logits[:, :width])
+        return values, ids
+
+    return top_logits

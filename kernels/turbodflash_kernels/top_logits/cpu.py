@@ -1,0 +1,150 @@
+"""Kernels of `top_logits` for Numba, for a matrix in two streams (see _cpu/split.py).
+
+What the upper bits say of all logits is there. Of those that may be among the largest the lower
+bits are asked, and the few that still may be are computed as `linear` does it.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numba
+import numpy as np
+
+from turbodflash_kernels._cpu import layout, split, tiles
+from turbodflash_kernels._cpu.rows import FACTORS, INPUTS, MIDDLES, UNIT
+from turbodflash_kernels._cpu.simd import (
+    load_f32,
+    load_i8,
+    load_i32,
+    load_i64,
+    load_u16,
+    store_f32,
+    vallless,
+    vfma,
+    vload,
+    vsplat,
+    vstore,
+)
+from turbodflash_kernels._cpu.split_kernels import rounding_part
+from turbodflash_kernels.linear.cpu import AHEAD, prepared
+
+LEAST = np.float32(-np.inf)
+UPPER_BYTES = layout.block_bytes(split.UPPER)
+
+inline = numba.njit(error_model="numpy")
+
+
+def build(name, *spec):
+    return {"floors": floors, "sift": sift}[name](*spec)
+
+
+def _tile(view: split.View, isa: str):
+    """tile(args, tile, line, scratch): what a view gives of a tile's logits, f32[16] at scratch.
+
+    words, from args on: upper tiles, lower tiles, blocks, row_stride, block_stride, factor.
+    line: of the row's first block.
+    """
+    inner = tiles.quantised_tile(view, isa, 1)
+
+    @inline
+    def product(args, tile, line, scratch):
+        blocks = load_i64(args + 16)
+        upper = load_i64(args) + tile * blocks * UPPER_BYTES
+        lower = load_i64(args + 8) + tile * blocks * split.LOWER_BYTES
+        row_stride, block_stride = load_i64(args + 24), load_i64(args + 32)
+        inner(upper, lower, line, row_stride, block_stride, blocks, scratch, 64, AHEAD)
+        vstore(scratch, vload(scratch) * vsplat(load_f32(args + 40)))
+
+    return product
+
+
+@inline
+def size_of(line, block_stride, blocks):
+    """The Euclidean norm of a row of activations, as integers stand for them; a little more."""
+    total = 0.0
+    for _ in range(blocks):
+        squares = 0
+        for half in range(2):
+            factor, middle = load_u16(line + FACTORS[half]), load_u16(line + MIDDLES + 2 * half)
+            middle = (middle ^ 0x8000) - 0x8000
+            for i in range(INPUTS):
+                number = factor * load_i8(line + INPUTS * half + i) + middle
+                squares += number * number
+        unit = np.float64(load_f32(line + UNIT))
+        total += unit * unit * squares
+        line += block_stride
+    return np.float32(math.sqrt(total) * 1.0001)
+
+
+def floors(isa: str):
+    """words: as for `_tile`, lines, ids, count, logits, logits_stride, reaches, floors, sizes,
+    ids_per_task. Tasks run over a row's ids first.
+
+    logits: f32 of whole tiles, what upper bits say of them. floors: f32[n, count], what the logits
+    of these ids cannot be below. sizes: f32[n], of the rows' activations.
+    """
+    rest = _tile(split.LOWER_ALONE, isa)
+
+    def kernel(args, task, scratch):
+        count, blocks, per_task = load_i64(args + 64), load_i64(args + 16), load_i64(args + 112)
+        per_row = (count + per_task - 1) // per_task
+        row, first = task // per_row, task % per_row * per_task
+        line = prepared(load_i64(args + 48), scratch) + row * load_i64(args + 24)
+        logits = load_i64(args + 72) + row * load_i64(args + 80)
+        ids = load_i64(args + 56) + 4 * row * count
+        results = load_i64(args + 96) + 4 * row * count
+        size = size_of(line, load_i64(args + 32), blocks)
+        unsure = rounding_part(blocks) * size
+        for i in range(first, min(first + per_task, count)):
+            id = load_i32(ids + 4 * i)
+            rest(args, id // 16, line, scratch)
+            floor = load_f32(logits + 4 * id) + load_f32(scratch + 4 * (id % 16))
+            floor -= load_f32(load_i64(args + 88) + 4 * id) * unsure
+            store_f32(results + 4 * i, floor if floor > LEAST else LEAST)  # of a NaN, too
+        if first == 0:
+            store_f32(load_i64(args + 104) + 4 * row, size)
+
+    return kernel
+
+
+def sift(isa: str):
+    """words: as for `floors` up to sizes, tiles_per_task, tiles. Tasks run over tiles first, then
+    over rows.
+
+    A row's logits become what they are, or -inf where `count` others are certainly larger: none of
+    so many is below the least of the row's floors.
+    """
+    rest, whole = _tile(split.LOWER_ALONE, isa), _tile(split.BOTH, isa)
+
+    @inline
+    def least(floors, count):
+        lowest = load_f32(floors)
+        for i in range(1, count):
+            lowest = min(lowest, load_f32(floors + 4 * i))
+        return lowest
+
+    def kernel(args, task, scratch):
+        count, per_task, last = load_i64(args + 64), load_i64(args + 112), load_i64(args + 120)
+        per_row = (last + per_task - 1) // per_task
+        row, first = task // per_row, task % per_row * per_task
+        line = prepared(load_i64(args + 48), scratch) + row * load_i64(args + 24)
+        logits = load_i64(args + 72) + row * load_i64(args + 80)
+        reaches = load_i64(args + 88)
+        floor = least(load_i64(args + 96) + 4 * row * count, count)
+        size = vsplat(load_f32(load_i64(args + 104) + 4 * row))
+        unsure = vsplat(rounding_part(load_i64(args + 16)))
+        for tile in range(first, min(first + per_task, last)):
+            at = logits + 64 * tile
+            reach = vload(reaches + 64 * tile) * size
+            certain = vallless(vload(at) + reach, floor)
+            if not certain:
+                rest(args, tile, line, scratch)
+                certain = vallless(vfma(reach, unsure, vload(at) + vload(scratch)), floor)
+            if certain:
+                vstore(at, vsplat(LEAST))
+            else:
+                whole(args, tile, line, scratch)
+                vstore(at, vload(scratch))
+
+    return kernel
