@@ -13,7 +13,7 @@ from turbodflash_kernels._cpu import layout
 from turbodflash_kernels.planar import Format
 
 WHOLE = Format(bits=8, block=32, zero=128)
-UPPER = Format(bits=6, block=32, zero=32)
+UPPER = Format(bits=6, block=32)
 LOWER = Format(bits=2, block=32)
 LOWER_BYTES = layout.TILE * layout.BLOCK * LOWER.bits // 8  # of a block
 STEP = 1 << LOWER.bits  # of the upper codes: what one stands for in whole ones
@@ -40,7 +40,7 @@ class View:
 
 
 BOTH = View(WHOLE, lower=True)
-UPPER_ALONE = View(UPPER, MIDDLE / STEP)
+UPPER_ALONE = View(UPPER, (MIDDLE - WHOLE.zero) / STEP)
 LOWER_ALONE = View(LOWER, -MIDDLE, upper=False, lower=True)
 
 
