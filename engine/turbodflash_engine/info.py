@@ -61,8 +61,8 @@ class Memory(NamedTuple):
 class Work(NamedTuple):
     """What a token costs, keys and values aside.
 
-    nbytes: of weights that are read for it alone, a head included, of experts those that it
-    chooses. macs: multiplications with weights in the layers.
+    nbytes: of weights that are read for it alone, of experts those that it chooses, of a head what
+    finds its largest logit. macs: multiplications with weights in the layers.
     """
 
     nbytes: int = 0

@@ -21,6 +21,7 @@ from turbodflash_engine.memory import (
 )
 from turbodflash_engine.metadata import Metadata
 from turbodflash_engine.models._base import PASS_ROWS, CachePlan, Config
+from turbodflash_engine.models._trunk import EMBEDDING, HEAD, softcap_of
 from turbodflash_engine.opening import Files, Found
 from turbodflash_engine.options import LoadOptions, SpecOptions
 from turbodflash_engine.pairing import DraftFile, draft_plan
@@ -161,7 +162,10 @@ def work_of(found: Found, device: Device) -> Work:
     weights = found.tensors.packed_bytes(device.bytes_per_weight)
     numbers = {info.name: info.elements for info in found.file.tensors.values()}
     tables = {"head", "embedding"}
-    has_head = any(name.startswith("output.") for name in numbers)
+    has_head = HEAD in numbers
+    if not softcap_of(found.file.metadata.for_architecture()):
+        head = HEAD if has_head else EMBEDDING
+        weights[head] = found.tensors.packed_bytes(device.bytes_searched)[head]
     return Work(
         nbytes=_of_a_token(weights, found, {"embedding"} if has_head else ()),
         macs=_of_a_token(numbers, found, tables),

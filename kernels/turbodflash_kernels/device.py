@@ -236,6 +236,10 @@ class Device(ABC):
         """What one weight of this format costs once packed, for planning memory."""
         return format.bytes_per_weight()
 
+    def bytes_searched(self, format: Format) -> float:
+        """What of such a weight is read to find a few largest products (see `top_logits`)."""
+        return self.bytes_per_weight(format)
+
     def kv(
         self,
         type_k: str,

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from turbodflash_kernels._cpu import kv, layout, weight
+from turbodflash_kernels._cpu import kv, layout, split, weight
 from turbodflash_kernels._cpu.arena import Arena, is_scratch
 from turbodflash_kernels._cpu.ceilings import CpuProbe
 from turbodflash_kernels._cpu.library import Compiling, Library
@@ -135,6 +135,9 @@ class CpuDevice(Device):
     def bytes_per_weight(self, format: Format) -> float:
         cols = 256
         return layout.tile_bytes(format, cols) / (layout.TILE * cols)
+
+    def bytes_searched(self, format: Format) -> float:
+        return self.bytes_per_weight(split.UPPER if split.fits(format, layout.BLOCK) else format)
 
     def new_kv(
         self,
