@@ -55,6 +55,12 @@ def test_a_turn_of_the_comparison_measures_prompt_and_decoding(model):
     assert re.search(r'{"prompt_tokens": 5\d\d, "prompt": [1-9].*, "decode": [1-9].*}', done.stdout)
 
 
+def test_the_largest_logits_are_those_of_all(model):
+    done = run("largest_logits.py", model)
+    assert done.returncode == 0, done.stderr
+    assert len(re.findall(r"^ +[1248] +(?:1|40)(?: +\d+\.\d\d){3}$", done.stdout, re.M)) == 8
+
+
 def test_the_comparison_says_what_it_lacks(model, tmp_path):
     bare = tmp_path / "python"
     bare.write_text("#!/bin/sh\nexit 1\n")

@@ -73,7 +73,7 @@ class SyntheticDevice(GpuDevice):
         super().__init__(*parts, **more)
         self.packed: list[GpuWeight] = []
 
-    def pack(self, parts: Sequence[Part], cols: int) -> GpuWeight:
+    def pack(self, parts: Sequence[Part], cols: int, searched: bool = False) -> GpuWeight:
         rows: dict[Format, int] = {}
         for part in parts:
             rows[part.format] = rows.get(part.format, 0) + part.rows

@@ -128,7 +128,7 @@ def test_levels_this_machine_lacks_agree_when_emulated(level, name, monkeypatch,
 COMPILE_FOR_ANOTHER = """
 import llvmlite.binding as llvm
 from turbodflash_kernels._cpu.build import compile_module
-from turbodflash_kernels._cpu.split import View
+from turbodflash_kernels._cpu.streams import View
 from turbodflash_kernels.cases import FORMATS
 from turbodflash_kernels.linear.cpu import build
 

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from turbodflash_kernels._cpu import kv, layout, split, weight
+from turbodflash_kernels._cpu import kv, layout, streams, weight
 from turbodflash_kernels._cpu.arena import Arena, is_scratch
 from turbodflash_kernels._cpu.ceilings import CpuProbe
 from turbodflash_kernels._cpu.library import Compiling, Library
@@ -125,7 +125,7 @@ class CpuDevice(Device):
 
     def _find_reaches(self, part: weight.PackedPart, lower: weight.Lower) -> None:
         """Before anything else, once the part is packed."""
-        kernel = self.library.address("_cpu.split_kernels", "reaches")
+        kernel = self.library.address("_cpu.stream_kernels", "reaches")
         per_task = -(-part.count // (REACH_TASKS * self.threads))
         words = (address(part.tiles), address(lower.tiles), part.cols // layout.BLOCK)
         tasks = (part.count, per_task, float_word(part.factor), address(lower.reaches))
@@ -137,7 +137,9 @@ class CpuDevice(Device):
         return layout.tile_bytes(format, cols) / (layout.TILE * cols)
 
     def bytes_searched(self, format: Format) -> float:
-        return self.bytes_per_weight(split.UPPER if split.fits(format, layout.BLOCK) else format)
+        return self.bytes_per_weight(
+            streams.UPPER if streams.fits(format, layout.BLOCK) else format
+        )
 
     def new_kv(
         self,

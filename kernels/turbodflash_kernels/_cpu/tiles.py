@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 from llvmlite import ir
 
-from turbodflash_kernels._cpu import layout, split
+from turbodflash_kernels._cpu import layout, streams
 from turbodflash_kernels._cpu.codes import Planes, planes_of
 from turbodflash_kernels._cpu.dots import block_sums, decode_block, decoded_sums
 from turbodflash_kernels._cpu.emit import (
@@ -43,7 +43,7 @@ from turbodflash_kernels._cpu.emit import (
     store_rows,
 )
 from turbodflash_kernels._cpu.rows import INPUTS, MIDDLES, SUM, UNIT, ZEROS
-from turbodflash_kernels._cpu.split import View
+from turbodflash_kernels._cpu.streams import View
 from turbodflash_kernels.planar import SUPER_BLOCK, Format
 
 
@@ -51,7 +51,7 @@ def quantised_tile(view: View, isa: str, rows: int) -> Any:
     """tile(weights, lower, lines, row_stride, block_stride, blocks, out, out_stride, ahead):
     sixteen weight rows times `rows` activation rows, over all blocks.
 
-    lower: where there are two streams, the second (see split.py). lines: of the first row's first
+    lower: where there are two streams, the second (see streams.py). lines: of the first row's first
     block (see rows.py). ahead: how far on to prefetch weights. Results of a row go to out + row *
     out_stride.
     """
@@ -145,8 +145,8 @@ def _planes(
     planes = planes_of(builder, view.stored.bits, address) if view.upper else []
     if not view.lower:
         return planes
-    second = offset(builder, lower, index, split.LOWER_BYTES)
-    return [*planes_of(builder, split.LOWER.bits, second), *planes]
+    second = offset(builder, lower, index, streams.LOWER_BYTES)
+    return [*planes_of(builder, streams.LOWER.bits, second), *planes]
 
 
 def _ask_ahead(
@@ -163,8 +163,8 @@ def _ask_ahead(
     _ask(builder, builder.add(address, ahead), range(0 if view.upper else scales, size, 64))
     if view.lower:
         blocks = builder.add(index, builder.sdiv(ahead, I64(size)))
-        second = offset(builder, lower, blocks, split.LOWER_BYTES)
-        _ask(builder, second, range(0, split.LOWER_BYTES, 64))
+        second = offset(builder, lower, blocks, streams.LOWER_BYTES)
+        _ask(builder, second, range(0, streams.LOWER_BYTES, 64))
 
 
 def _ask(builder: Builder, at: ir.Value, lines: range) -> None:

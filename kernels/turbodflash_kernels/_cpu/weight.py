@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from turbodflash_kernels._cpu import layout, split
+from turbodflash_kernels._cpu import layout, streams
 from turbodflash_kernels._cpu.library import Library, function_at
 from turbodflash_kernels._cpu.memory import Memory
 from turbodflash_kernels._cpu.packing import Packing
@@ -23,10 +23,10 @@ CHUNK_BYTES = 1 << 20  # codes decoded at once: fewer, and two threads wait for 
 
 @dataclass(frozen=True, slots=True)
 class Lower:
-    """What a part that is kept in two streams has beside its tiles (see split.py).
+    """What a part that is kept in two streams has beside its tiles (see streams.py).
 
     tiles: of the lowest bits. reaches: f32 of each row of the tiles, those that are not there
-    included (see split_kernels.py); the device finds them.
+    included (see stream_kernels.py); the device finds them.
     """
 
     tiles: NDArray[np.uint8]
@@ -58,11 +58,11 @@ class PackedPart:
 
     @property
     def tile_bytes(self) -> int:
-        return layout.tile_bytes(split.UPPER if self.lower else self.format, self.cols)
+        return layout.tile_bytes(streams.UPPER if self.lower else self.format, self.cols)
 
     @property
     def lower_tile_bytes(self) -> int:
-        return self.cols // layout.BLOCK * split.LOWER_BYTES if self.lower else 0
+        return self.cols // layout.BLOCK * streams.LOWER_BYTES if self.lower else 0
 
     @property
     def nbytes(self) -> int:
@@ -102,8 +102,8 @@ def pack(
     for group in runs:
         fmt, rows = group[0].format, sum(part.rows for part in group)
         count = -(-rows // layout.TILE)
-        in_two = searched and len(runs) == 1 and split.fits(fmt, cols)
-        size = count * layout.tile_bytes(split.UPPER if in_two else fmt, cols)
+        in_two = searched and len(runs) == 1 and streams.fits(fmt, cols)
+        size = count * layout.tile_bytes(streams.UPPER if in_two else fmt, cols)
         tiles = memory.take((size,), np.uint8)
         lower = _lower(count, cols, memory) if in_two else None
         packed.append(PackedPart(fmt, rows, cols, tiles, group[0].factor, lower))
@@ -112,7 +112,7 @@ def pack(
 
 
 def _lower(count: int, cols: int, memory: Memory) -> Lower:
-    size = count * cols // layout.BLOCK * split.LOWER_BYTES
+    size = count * cols // layout.BLOCK * streams.LOWER_BYTES
     reaches = memory.take((count * layout.TILE,), np.float32)
     return Lower(memory.take((size,), np.uint8), reaches)
 
@@ -168,7 +168,7 @@ def _unpacker(target: PackedPart, part: Part, library: Library) -> int:
     if blocks is None or tuple(plane.bits for plane in blocks.planes) != layout.PLANES[fmt.bits]:
         return 0
     if target.lower:
-        return library.address("_cpu.split_kernels", "unpack", blocks)
+        return library.address("_cpu.stream_kernels", "unpack", blocks)
     return library.address("_cpu.unpack_kernels", "unpack", fmt, blocks)
 
 
@@ -194,7 +194,7 @@ def _arrays(planar: Planar) -> list[NDArray[Any]]:
 def _packer(target: PackedPart, library: Library) -> Callable[[NDArray[np.int64]], None]:
     fmt = target.format
     if target.lower:
-        spec: tuple[Any, ...] = ("_cpu.split_kernels", "pack")
+        spec: tuple[Any, ...] = ("_cpu.stream_kernels", "pack")
     elif fmt.dense:
         spec = ("_cpu.pack_kernels", "pack_dense", layout.DENSE_BYTES[fmt.dense])
     else:

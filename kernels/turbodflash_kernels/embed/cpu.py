@@ -5,7 +5,7 @@ from __future__ import annotations
 import numba
 import numpy as np
 
-from turbodflash_kernels._cpu import layout, split
+from turbodflash_kernels._cpu import layout, streams
 from turbodflash_kernels._cpu.simd import (
     load_bf16,
     load_f16,
@@ -59,7 +59,7 @@ def rows_dense(kind: str):
 
 def rows_quantised(fmt: Format, in_two: bool):
     """words: as rows_dense; of codes kept in two streams then the tiles of the lowest bits."""
-    stored = split.UPPER if in_two else fmt
+    stored = streams.UPPER if in_two else fmt
     planes = layout.PLANES[stored.bits]
     first, second = planes[0], planes[1] if len(planes) > 1 else 0
     low_mask, high_mask = ((2**bits - 1) * 0x01010101 for bits in (first, second))
@@ -117,13 +117,13 @@ def rows_quantised(fmt: Format, in_two: bool):
         at = load_i64(args + 16) + token // 16 * (blocks * size + supers * header)
         ask_for(at, AHEAD)
         above = above_min = np.float32(0.0)
-        lower = load_i64(args + 56) + token // 16 * blocks * split.LOWER_BYTES
+        lower = load_i64(args + 56) + token // 16 * blocks * streams.LOWER_BYTES
         if in_two:
             ask_for(lower, AHEAD)
         for block in range(blocks):
             ask_for(at + AHEAD, size)
             if in_two:
-                ask_for(lower + AHEAD, split.LOWER_BYTES)
+                ask_for(lower + AHEAD, streams.LOWER_BYTES)
             if two_level and block % per_super == 0:
                 above = load_f16(at + 2 * lane) * raise_by
                 if affine:
@@ -138,6 +138,6 @@ def rows_quantised(fmt: Format, in_two: bool):
                     v = v + vsplat(factor(where + minima_at, lane, above_min, 4))
                 vstore(out + 4 * (32 * block + 16 * half), v * out_scale)
             at += size
-            lower += split.LOWER_BYTES
+            lower += streams.LOWER_BYTES
 
     return kernel

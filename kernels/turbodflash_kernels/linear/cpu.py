@@ -9,7 +9,7 @@ from __future__ import annotations
 import numba
 import numpy as np
 
-from turbodflash_kernels._cpu import activations, dense_tiles, layout, split, tiles
+from turbodflash_kernels._cpu import activations, dense_tiles, layout, streams, tiles
 from turbodflash_kernels._cpu.activations import quantise_blocks
 from turbodflash_kernels._cpu.curve_kernels import ACTIVATIONS
 from turbodflash_kernels._cpu.memory import LINE
@@ -24,7 +24,7 @@ from turbodflash_kernels._cpu.simd import (
     vstore,
     vsum,
 )
-from turbodflash_kernels._cpu.split import View
+from turbodflash_kernels._cpu.streams import View
 
 inline = numba.njit(error_model="numpy", forceinline=True)
 filled = inline(layout.filled)
@@ -170,7 +170,7 @@ def product_quantised(view: View, isa: str):
         groups = filled(last - first) // layout.GROUP
         for tile in range(first_tile, last_tile):
             weights = load_i64(args) + tile * tile_bytes
-            lower = load_i64(args + 136) + tile * blocks * split.LOWER_BYTES
+            lower = load_i64(args + 136) + tile * blocks * streams.LOWER_BYTES
             lanes = min(load_i64(args + 72) - 16 * tile, 16)
             bias = bias0 + 64 * tile if bias0 != 0 else 0
             out0 = load_i64(args + 56) + 64 * tile

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from turbodflash_kernels._cpu import layout, split
+from turbodflash_kernels._cpu import layout, streams
 from turbodflash_kernels._cpu.device import MANY_ROWS, CpuDevice, Stream
 from turbodflash_kernels._cpu.preparing import Codes, kept, preparation, quantised
 from turbodflash_kernels._cpu.team import address
@@ -38,7 +38,7 @@ def unfit(weight: CpuWeight) -> str | None:
 def bind(
     device: CpuDevice, *, weight: CpuWeight, prologue: Prologue, bias: Array | None
 ) -> Callable[..., Array]:
-    products = [product(device, part) for part in weight.parts]
+    products = [product(device, part, _view(part)) for part in weight.parts]
     coded = any(not part.format.dense for part in weight.parts)
     dense = any(part.format.dense for part in weight.parts)
     quantise = preparation(device, prologue, True) if coded else 0
@@ -59,25 +59,26 @@ def bind(
     return linear
 
 
-def product_kernel(device: CpuDevice, part: PackedPart, upper: bool = False) -> int:
-    """The kernel that multiplies rows with a part of a matrix, or with the upper bits of one."""
+def product_kernel(device: CpuDevice, part: PackedPart, view: streams.View) -> int:
+    """The kernel that multiplies rows with what a view shows of a part of a matrix."""
     if part.format.dense:
         return device.kernel("linear", "product_dense", part.format.dense)
-    view = split.BOTH if part.lower else split.View(part.format)
-    if upper:
-        view = split.UPPER_ALONE
     return device.kernel("linear", "product_quantised", view, device.isa)
 
 
-def product(device: CpuDevice, part: PackedPart, upper: bool = False) -> Callable[..., None]:
+def _view(part: PackedPart) -> streams.View:
+    return streams.BOTH if part.lower else streams.lifted(part.format)
+
+
+def product(device: CpuDevice, part: PackedPart, view: streams.View) -> Callable[..., None]:
     """multiply(left, n, out, column, bias, residual): record it, for results from byte `column` of
-    out's rows on. upper: with the upper bits alone, of a part in two streams.
+    out's rows on.
     """
-    kernel = product_kernel(device, part, upper)
+    kernel = product_kernel(device, part, view)
     tiles, tile_bytes, count = address(part.tiles), part.tile_bytes, part.count
     blocks, rest = divmod(part.cols, layout.BLOCK)
-    factor = float_word(part.factor * split.STEP if upper else part.factor)
-    lower = part.lower.tiles if part.lower and not upper else None
+    factor = float_word(part.factor * view.step)
+    lower = part.lower.tiles if part.lower and view.lower else None
 
     def multiply(
         left: Any, n: int, out: Array, column: int, bias: Array | None, residual: Array | None

@@ -15,6 +15,7 @@ from turbodflash_kernels._cpu.preparing import (
     preparation,
     quantised,
 )
+from turbodflash_kernels._cpu.streams import View
 from turbodflash_kernels._cpu.team import address
 from turbodflash_kernels._cpu.weight import PackedPart
 from turbodflash_kernels.linear.launch import (
@@ -84,7 +85,7 @@ class _Products:
         self._device, self._prologue, self._experts = device, prologue, experts
         self._cols: int = parts[0].weight.cols
         self._parts = [(part.weight.parts[0], part.scale) for part in parts]
-        self._kernels = [product_kernel(device, part) for part, _ in self._parts]
+        self._kernels = [product_kernel(device, part, View(part.format)) for part, _ in self._parts]
         self._coded = any(not part.format.dense for part, _ in self._parts)
         self._dense = any(part.format.dense for part, _ in self._parts)
         self._quantise = preparation(device, prologue, True) if self._coded else 0

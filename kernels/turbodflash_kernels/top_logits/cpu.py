@@ -1,4 +1,4 @@
-"""Kernels of `top_logits` for Numba, for a matrix in two streams (see _cpu/split.py).
+"""Kernels of `top_logits` for Numba, for a matrix in two streams (see _cpu/streams.py).
 
 What the upper bits say of all logits is there. Of those that may be among the largest the lower
 bits are asked, and the few that still may be are computed as `linear` does it.
@@ -11,7 +11,7 @@ import math
 import numba
 import numpy as np
 
-from turbodflash_kernels._cpu import layout, split, tiles
+from turbodflash_kernels._cpu import layout, streams, tiles
 from turbodflash_kernels._cpu.rows import FACTORS, INPUTS, MIDDLES, UNIT
 from turbodflash_kernels._cpu.simd import (
     load_f32,
@@ -26,11 +26,11 @@ from turbodflash_kernels._cpu.simd import (
     vsplat,
     vstore,
 )
-from turbodflash_kernels._cpu.split_kernels import rounding_part
+from turbodflash_kernels._cpu.stream_kernels import rounding_part
 from turbodflash_kernels.linear.cpu import AHEAD, prepared
 
 LEAST = np.float32(-np.inf)
-UPPER_BYTES = layout.block_bytes(split.UPPER)
+UPPER_BYTES = layout.block_bytes(streams.UPPER)
 
 inline = numba.njit(error_model="numpy")
 
@@ -39,7 +39,7 @@ def build(name, *spec):
     return {"floors": floors, "sift": sift}[name](*spec)
 
 
-def _tile(view: split.View, isa: str):
+def _tile(view: streams.View, isa: str):
     """tile(args, tile, line, scratch): what a view gives of a tile's logits, f32[16] at scratch.
 
     words, from args on: upper tiles, lower tiles, blocks, row_stride, block_stride, factor.
@@ -51,7 +51,7 @@ def _tile(view: split.View, isa: str):
     def product(args, tile, line, scratch):
         blocks = load_i64(args + 16)
         upper = load_i64(args) + tile * blocks * UPPER_BYTES
-        lower = load_i64(args + 8) + tile * blocks * split.LOWER_BYTES
+        lower = load_i64(args + 8) + tile * blocks * streams.LOWER_BYTES
         row_stride, block_stride = load_i64(args + 24), load_i64(args + 32)
         inner(upper, lower, line, row_stride, block_stride, blocks, scratch, 64, AHEAD)
         vstore(scratch, vload(scratch) * vsplat(load_f32(args + 40)))
@@ -84,7 +84,7 @@ def floors(isa: str):
     logits: f32 of whole tiles, what upper bits say of them. floors: f32[n, count], what the logits
     of these ids cannot be below. sizes: f32[n], of the rows' activations.
     """
-    rest = _tile(split.LOWER_ALONE, isa)
+    rest = _tile(streams.LOWER_ALONE, isa)
 
     def kernel(args, task, scratch):
         count, blocks, per_task = load_i64(args + 64), load_i64(args + 16), load_i64(args + 112)
@@ -115,7 +115,7 @@ def sift(isa: str):
     A row's logits become what they are, or -inf where `count` others are certainly larger: none of
     so many is below the least of the row's floors.
     """
-    rest, whole = _tile(split.LOWER_ALONE, isa), _tile(split.BOTH, isa)
+    rest, whole = _tile(streams.LOWER_ALONE, isa), _tile(streams.BOTH, isa)
 
     @inline
     def least(floors, count):

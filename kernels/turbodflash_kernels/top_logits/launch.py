@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from turbodflash_kernels._cpu import layout
+from turbodflash_kernels._cpu import layout, streams
 from turbodflash_kernels._cpu.device import MANY_ROWS, CpuDevice
 from turbodflash_kernels._cpu.preparing import preparation, quantised
 from turbodflash_kernels._cpu.team import address
@@ -67,7 +67,7 @@ def _sifted(
 ) -> Callable[[Array], tuple[Array, Array]]:
     """By way of what the upper bits of the codes say of all logits."""
     quantise = preparation(device, prologue, True)
-    rough = linear.product(device, part, upper=True)
+    rough = linear.product(device, part, streams.UPPER_ALONE)
     floors_of = device.kernel("top_logits", "floors", device.isa)
     sift = device.kernel("top_logits", "sift", device.isa)
     largest = device.bind("largest", count=count)

@@ -1,4 +1,4 @@
-"""Taking codes of 8 bits apart, joining them, and what the upper ones leave open (see split.py)."""
+"""Taking codes of 8 bits apart, and what the upper bits leave open (see streams.py)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numba
 import numpy as np
 from llvmlite import ir
 
-from turbodflash_kernels._cpu import layout, split
+from turbodflash_kernels._cpu import layout, streams
 from turbodflash_kernels._cpu.emit import (
     V_F32,
     V_I32,
@@ -38,8 +38,8 @@ from turbodflash_kernels._cpu.tiles import half_lanes
 from turbodflash_kernels._cpu.unpack_kernels import codes_of
 from turbodflash_kernels.blocks import Blocks
 
-UPPER_BYTES, SCALES = layout.block_bytes(split.UPPER), layout.code_bytes(split.UPPER)
-SECOND_PLANE = layout.TILE * layout.BLOCK * layout.PLANES[split.UPPER.bits][0] // 8
+UPPER_BYTES, SCALES = layout.block_bytes(streams.UPPER), layout.code_bytes(streams.UPPER)
+SECOND_PLANE = layout.TILE * layout.BLOCK * layout.PLANES[streams.UPPER.bits][0] // 8
 
 MOST_CODES = 128 * math.sqrt(layout.BLOCK)  # the norm of a block's codes - zero, at most
 
@@ -100,7 +100,7 @@ def unpack(blocks: Blocks):
                     put_codes(fours, upper + 4 * lane, lower + 4 * lane)
                     store_i16(upper + SCALES + 2 * lane, load_u16(source + scale_at))
                 upper += UPPER_BYTES
-                lower += split.LOWER_BYTES
+                lower += streams.LOWER_BYTES
 
     return run
 
@@ -115,14 +115,14 @@ def pack():
         for row in range(rows):
             lane, tile = row % 16, row // 16 * count
             upper = load_i64(args) + tile * UPPER_BYTES
-            lower = load_i64(args + 24) + tile * split.LOWER_BYTES
+            lower = load_i64(args + 24) + tile * streams.LOWER_BYTES
             for block in range(count):
                 fours = eight(bytes_of, codes + row * cols + 32 * block)
                 put_codes(fours, upper + 4 * lane, lower + 4 * lane)
                 scale = load_u16(scales + 2 * (row * count + block))
                 store_i16(upper + SCALES + 2 * lane, scale)
                 upper += UPPER_BYTES
-                lower += split.LOWER_BYTES
+                lower += streams.LOWER_BYTES
 
     return run
 
@@ -138,7 +138,7 @@ def _tile_norms() -> Any:
 
         def block(index: ir.Value) -> None:
             upper = offset(builder, uppers, index, UPPER_BYTES)
-            lower = offset(builder, lowers, index, split.LOWER_BYTES)
+            lower = offset(builder, lowers, index, streams.LOWER_BYTES)
             inner = builder.add(
                 _inner_codes(builder, lower), _inner_codes(builder, plus(builder, lower, 64))
             )
@@ -196,7 +196,7 @@ def reaches():
         first = task * per_task
         for tile in range(first, min(first + per_task, load_i64(args + 24))):
             upper = load_i64(args) + tile * blocks * UPPER_BYTES
-            lower = load_i64(args + 8) + tile * blocks * split.LOWER_BYTES
+            lower = load_i64(args + 8) + tile * blocks * streams.LOWER_BYTES
             norms(upper, lower, blocks, scratch)
             for lane in range(16):
                 left_open = math.sqrt(load_f32(scratch + 4 * lane)) * np.float32(1.0001)

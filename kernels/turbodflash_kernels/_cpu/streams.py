@@ -7,7 +7,7 @@ streams are tiles as in layout.py: the upper one with scales, the lower one of p
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from turbodflash_kernels._cpu import layout
 from turbodflash_kernels.planar import Format
@@ -24,12 +24,13 @@ MIDDLE = (STEP - 1) / 2  # of the lower codes: upper ones alone stand for it
 class View:
     """What a product sees of a matrix.
 
-    format: of its codes. lift: is added to what they stand for. upper, lower: in which streams they
-    are; without the lower one, they are all in the first.
+    format: of its codes. lift: is added to what they stand for. step: of whole ones, that is how
+    many. upper, lower: in which streams they are; without the lower one, they are all in the first.
     """
 
     format: Format
     lift: float = 0.0
+    step: int = 1
     upper: bool = True
     lower: bool = False
 
@@ -39,8 +40,19 @@ class View:
         return UPPER if self.lower else self.format
 
 
+def lifted(format: Format) -> View:
+    """All codes in one stream. Where it can be, their zero is a lift: the sum of the activations is
+    known as a float, so that nothing is done with integers for every row.
+
+    Codes of 8 bits need theirs to fit a sign and seven bits.
+    """
+    if format.bits == WHOLE.bits or format.table or format.block < layout.BLOCK:
+        return View(format)
+    return View(replace(format, zero=0), lift=-float(format.zero))
+
+
 BOTH = View(WHOLE, lower=True)
-UPPER_ALONE = View(UPPER, (MIDDLE - WHOLE.zero) / STEP)
+UPPER_ALONE = View(UPPER, (MIDDLE - WHOLE.zero) / STEP, STEP)
 LOWER_ALONE = View(LOWER, -MIDDLE, upper=False, lower=True)
 
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from turbodflash_kernels._cpu import split
+from turbodflash_kernels._cpu import streams
 from turbodflash_kernels._cpu.device import CpuDevice
 from turbodflash_kernels._cpu.weight import CpuWeight
 from turbodflash_kernels.cases import normal, random_part
@@ -26,9 +26,9 @@ Floats = NDArray[np.float32]
 
 def part_of(codes: Codes, scale: NDArray[np.float16], factor: float = 1.0) -> Part:
     def decode(start: int, stop: int) -> Planar:
-        return Planar(split.WHOLE, codes[start:stop], scale[start:stop])
+        return Planar(streams.WHOLE, codes[start:stop], scale[start:stop])
 
-    return Part(split.WHOLE, len(codes), decode, factor)
+    return Part(streams.WHOLE, len(codes), decode, factor)
 
 
 def heads_of(part: Part, cols: int) -> tuple[CpuWeight, CpuWeight]:
