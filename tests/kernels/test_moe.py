@@ -53,8 +53,8 @@ INPUTS = normal(ROWS, WIDTH, 3), 2 * normal(ROWS, EXPERTS, 4), normal(ROWS, WIDT
 @pytest.mark.parametrize("device", PRESENT)
 @pytest.mark.parametrize(("format", "near"), [("4-affine", 0), ("5-zero16", 0.01)])
 def test_one_expert_is_a_feed_forward_part(device: str, format: str, near: float) -> None:
-    """Whose weight is 1, so that not a bit differs; but zeros of codes are taken from sums as floats
-    in one, as integers in the other, and then a few activations fall to another code."""
+    """Whose weight is 1, so that not a bit differs; but zeros of codes are taken from sums as
+    floats in one, as integers in the other, and then a few activations fall to another code."""
     opened = open_device(device)
     gate_up, down = (
         random_part(format, 2 * HIDDEN, WIDTH, 1),
