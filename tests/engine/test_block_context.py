@@ -229,11 +229,11 @@ def test_all_that_a_block_looks_at_is_there(
             block=4,
         )
     text: list[object] = []
-    shallow = True  # no cut went further back than a window
+    longest, shallow = 0, True  # cuts together went no further back than a window
     for kind, count, chunk in acts:
         if kind == "cut":
-            shallow = shallow and count <= window
             del text[max(len(text) - count, 0) :]
+            shallow = shallow and longest - len(text) <= window
             context.truncate(len(text))
             continue
         for start in range(0, count, chunk):
@@ -241,6 +241,7 @@ def test_all_that_a_block_looks_at_is_there(
             at = len(text)
             text += rows
             context.observe(range(at, len(text)), [rows], count - start - len(rows))
+        longest = max(longest, len(text))
         if stored:
             check(context, memory, text, windows)
     check(context, memory, text, windows)

@@ -51,6 +51,17 @@ def generic_product(name: str) -> list[np.ndarray]:
     return product(device, name)
 
 
+def found_logits(device: CpuDevice) -> list[np.ndarray]:
+    """Of a head in two streams, the largest, and all."""
+    head = device.pack([random_part("8-zero128", 5000, 64, seed=5)], 64, searched=True)
+    statics = {"softcap": 0.0, "count": 6, "width": 5000}
+    best = device.bind("top_logits", weight=head, prologue=None, **statics)
+    linear = device.bind("linear", weight=head, prologue=None, bias=None)
+    inputs = [device.upload(normal(rows, 64, seed=rows)) for rows in PASSES]
+    arrays = [array for x in inputs for array in (*best(x), linear(x))]
+    return [device.read(array).copy() for array in arrays]
+
+
 def test_no_integer_part_is_left_out() -> None:
     every, covered = (
         {each for name in names for each in integers(FORMATS[name])}
@@ -67,6 +78,15 @@ def test_levels_agree_bit_for_bit(level, name, monkeypatch):
     assert device.isa == level
     for ours, plain in zip(product(device, name), generic_product(name), strict=True):
         np.testing.assert_array_equal(ours, plain)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_levels_find_the_same_logits(level, monkeypatch):
+    monkeypatch.setenv("TURBODFLASH_ISA", level)
+    plain = CpuDevice(1)
+    plain.isa = "generic"
+    for ours, theirs in zip(found_logits(CpuDevice(1)), found_logits(plain), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
 
 
 def multiply_add_bytes(builder, width, total, left, right):
@@ -114,6 +134,20 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
 )
 def test_levels_this_machine_lacks_agree_when_emulated(level, name, monkeypatch, kept):
     expected = product(CpuDevice(1), name)
+    for ours, plain in zip(
+        product(emulated(level, monkeypatch, kept), name), expected, strict=True
+    ):
+        np.testing.assert_array_equal(ours, plain)
+
+
+@pytest.mark.parametrize("level", ["avx512_vnni", "avx_vnni"])
+def test_levels_this_machine_lacks_find_the_same_logits(level, monkeypatch, kept):
+    expected = found_logits(CpuDevice(1))
+    for ours, plain in zip(found_logits(emulated(level, monkeypatch, kept)), expected, strict=True):
+        np.testing.assert_array_equal(ours, plain)
+
+
+def emulated(level: str, monkeypatch: pytest.MonkeyPatch, kept: Path) -> CpuDevice:
     monkeypatch.setattr(machines, "vnni", multiply_add_bytes)
     monkeypatch.setattr(machines.Avx512Vnni, "_madd", multiply_add_pairs)
     look_up = codes._look_up
@@ -121,8 +155,7 @@ def test_levels_this_machine_lacks_agree_when_emulated(level, name, monkeypatch,
     monkeypatch.setenv("TURBODFLASH_CACHE", str(kept))
     device = CpuDevice(1)
     device.isa, device.library.isa = level, f"emulated {level}"
-    for ours, plain in zip(product(device, name), expected, strict=True):
-        np.testing.assert_array_equal(ours, plain)
+    return device
 
 
 COMPILE_FOR_ANOTHER = """
