@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import mmap
+
 import numpy as np
+import pytest
 
 from turbodflash_kernels._cpu.arena import Arena, is_scratch
 from turbodflash_kernels._cpu.device import CpuDevice
 from turbodflash_kernels._cpu.memory import Memory
+from turbodflash_kernels._cpu.team import address
 from turbodflash_kernels.cases import normal, random_part
 
 
@@ -29,6 +33,26 @@ def test_what_is_lent_at_once_does_not_overlap():
     assert [set(array.tolist()) for array in arrays] == [{v} for v in range(len(arrays))]
     assert all(is_scratch(array[:1]) for array in arrays)
     assert not is_scratch(np.zeros(3))
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.int32, np.float32, np.int64])
+def test_an_address_is_what_numpy_says(dtype: type) -> None:
+    lent = Arena(Memory()).take((5, 7), dtype)
+    mapped = np.frombuffer(mmap.mmap(-1, 4096), dtype)
+    own = np.zeros((5, 7), dtype)
+    for array in (lent, own, mapped, own[2:], lent[1:, 3:], own.T, own[::-1, ::2], own[:0], own[0]):
+        assert address(array) == array.__array_interface__["data"][0]
+
+
+def test_what_is_lent_is_as_it_was_asked_for() -> None:
+    arena = Arena(Memory())
+    for shape in ((), (0,), (3,), (0, 5), (2, 3, 4)):
+        for dtype in (np.uint8, np.int32, np.float32, np.float64):
+            array = arena.take(shape, dtype)
+            assert (array.shape, array.dtype) == (shape, np.dtype(dtype))
+            assert array.flags.c_contiguous
+            assert array.flags.writeable
+            assert address(array) % 64 == 0
 
 
 def test_a_long_chain_of_ops_needs_the_memory_of_a_short_one():

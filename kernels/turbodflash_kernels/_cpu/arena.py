@@ -13,6 +13,16 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from turbodflash_kernels._cpu.memory import Memory
+from turbodflash_kernels._cpu.team import address
+
+
+class _Block:
+    """Memory of one size class."""
+
+    __slots__ = ("address", "bytes")
+
+    def __init__(self, memory: NDArray[np.uint8]) -> None:
+        self.bytes, self.address = memory, address(memory)
 
 
 class _Loan:
@@ -20,9 +30,16 @@ class _Loan:
 
     __slots__ = ("__array_interface__", "_block", "_free")
 
-    def __init__(self, block: NDArray[Any], size: int, free: list[NDArray[Any]]) -> None:
+    def __init__(
+        self, block: _Block, shape: tuple[int, ...], dtype: np.dtype[Any], free: list[_Block]
+    ) -> None:
         self._block, self._free = block, free
-        self.__array_interface__ = {**block[:size].__array_interface__}
+        self.__array_interface__ = {
+            "version": 3,
+            "shape": shape,
+            "typestr": dtype.str,
+            "data": (block.address, False),
+        }
 
     def __del__(self) -> None:
         self._free.append(self._block)
@@ -40,26 +57,24 @@ class Arena:
 
     def __init__(self, memory: Memory) -> None:
         self._memory = memory
-        self._free: dict[int, list[NDArray[Any]]] = {}
+        self._free: dict[int, list[_Block]] = {}
         self.nbytes = 0
 
     def take(self, shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
         """An array whose contents nobody may rely on."""
         dtype = np.dtype(dtype)
         size = max(prod(shape) * dtype.itemsize, 1)
-        grain = max(
-            1 << max(size.bit_length() - 3, 0), 64
-        )  # at most a quarter of a block is unused
+        # at most a quarter of a block is unused
+        grain = max(1 << max(size.bit_length() - 3, 0), 64)
         capacity = -(-size // grain) * grain
-        free = self._large_enough(capacity)
+        free = self._free.get(capacity) or self._large_enough(capacity)
         if free is None:
             free = self._free.setdefault(capacity, [])
-            free.append(self._memory.take((capacity,), np.uint8))
+            free.append(_Block(self._memory.take((capacity,), np.uint8)))
             self.nbytes += capacity
-        loan = _Loan(free.pop(), prod(shape) * dtype.itemsize, free)
-        return np.asarray(loan).view(dtype).reshape(shape)
+        return np.asarray(_Loan(free.pop(), shape, dtype, free))
 
-    def _large_enough(self, capacity: int) -> list[NDArray[Any]] | None:
+    def _large_enough(self, capacity: int) -> list[_Block] | None:
         """Free blocks of the smallest fitting size, but not of more than twice what is needed:
         or passes of every number of rows would have blocks of their own in the end.
         """

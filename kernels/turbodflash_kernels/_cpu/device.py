@@ -189,7 +189,7 @@ class CpuDevice(Device):
 
         Not to scratch: its memory stays with the device, and the next op may have it.
         """
-        self._kept += (array for array in arrays if not is_scratch(array))
+        self._kept += [array for array in arrays if not is_scratch(array)]
 
     def once(self, key: Any, make: Callable[[], T]) -> T:
         """The result of make(), shared by all ops of the tape being recorded that ask for key."""
