@@ -47,9 +47,9 @@ class _Loan:
 
 def is_scratch(array: object) -> bool:
     """Whether an arena lent this array, or what it is a slice of."""
-    while isinstance(array, np.ndarray):
+    while type(array) is np.ndarray:
         array = array.base
-    return isinstance(array, _Loan)
+    return type(array) is _Loan
 
 
 class Arena:
