@@ -18,12 +18,7 @@ from turbodflash_kernels._cpu.memory import Memory
 from turbodflash_kernels._cpu.packing import Packing
 from turbodflash_kernels._cpu.state import CpuState
 from turbodflash_kernels._cpu.team import Tape, Team, address, aligned
-from turbodflash_kernels._cpu.words import (
-    ARGUMENT_WORDS,
-    RECORD_WORDS,
-    float_word,
-    own_tasks,
-)
+from turbodflash_kernels._cpu.words import ARGUMENT_WORDS, RECORD_WORDS, float_word, own_tasks
 from turbodflash_kernels.device import Device, ring_of
 from turbodflash_kernels.kv import HeadFormat
 from turbodflash_kernels.op import DeltaShape, Part

@@ -11,7 +11,7 @@ import math
 import numba
 import numpy as np
 
-from turbodflash_kernels._cpu import layout, streams, tiles
+from turbodflash_kernels._cpu import streams, tiles
 from turbodflash_kernels._cpu.rows import FACTORS, INPUTS, MIDDLES, UNIT
 from turbodflash_kernels._cpu.simd import (
     load_f32,
@@ -26,11 +26,10 @@ from turbodflash_kernels._cpu.simd import (
     vsplat,
     vstore,
 )
-from turbodflash_kernels._cpu.stream_kernels import rounding_part
+from turbodflash_kernels._cpu.stream_kernels import UPPER_BYTES, rounding_part
 from turbodflash_kernels.linear.cpu import AHEAD, prepared
 
 LEAST = np.float32(-np.inf)
-UPPER_BYTES = layout.block_bytes(streams.UPPER)
 
 inline = numba.njit(error_model="numpy")
 
@@ -82,7 +81,8 @@ def floors(isa: str):
     ids_per_task. Tasks run over a row's ids first.
 
     logits: f32 of whole tiles, what upper bits say of them. floors: f32[n, count], what the logits
-    of these ids cannot be below. sizes: f32[n], of the rows' activations.
+    of these ids cannot be below; -inf, which excludes none, where numbers overflow. sizes: f32[n],
+    of the rows' activations.
     """
     rest = _tile(streams.LOWER_ALONE, isa)
 
@@ -101,7 +101,7 @@ def floors(isa: str):
             rest(args, id // 16, line, scratch)
             floor = load_f32(logits + 4 * id) + load_f32(scratch + 4 * (id % 16))
             floor -= load_f32(load_i64(args + 88) + 4 * id) * unsure
-            store_f32(results + 4 * i, floor if floor > LEAST else LEAST)  # of a NaN, too
+            store_f32(results + 4 * i, floor if abs(floor) < -LEAST else LEAST)
         if first == 0:
             store_f32(load_i64(args + 104) + 4 * row, size)
 

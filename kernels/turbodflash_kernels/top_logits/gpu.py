@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from turbodflash_kernels._gpu.device import GpuDevice
 from turbodflash_kernels._gpu.weight import GpuWeight
@@ -11,27 +12,9 @@ from turbodflash_kernels.op import Array, Prologue
 from turbodflash_kernels.top_logits.composed import compose
 
 
-def refuse(
-    device: GpuDevice,
-    *,
-    weight: GpuWeight,
-    prologue: Prologue,
-    softcap: float,
-    count: int,
-    width: int,
-) -> str | None:
+def refuse(device: GpuDevice, *, weight: GpuWeight, prologue: Prologue, **rest: Any) -> str | None:
     return linear.refuse(device, weight=weight, prologue=prologue, bias=None)
 
 
-def bind(
-    device: GpuDevice,
-    *,
-    weight: GpuWeight,
-    prologue: Prologue,
-    softcap: float,
-    count: int,
-    width: int,
-) -> Callable[[Array], tuple[Array, Array]]:
-    return compose(
-        device, weight=weight, prologue=prologue, softcap=softcap, count=count, width=width
-    )
+def bind(device: GpuDevice, **statics: Any) -> Callable[[Array], tuple[Array, Array]]:
+    return compose(device, **statics)

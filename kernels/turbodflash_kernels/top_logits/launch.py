@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -18,22 +19,11 @@ from turbodflash_kernels.top_logits.composed import compose
 
 FLOORS_PER_TASK = 8
 SIFTED_PER_TASK = 64  # tiles
-TILES_PER_LOGIT = (
-    32,
-    128,
-)  # of one row, of several: with fewer for each of a row's largest logits,
-# so many are left that to compute all is faster
+TILES_OF_ONE, TILES_OF_SEVERAL = 32, 128
+"""Rows. With fewer tiles for each logit that is asked for, it is faster to compute all."""
 
 
-def refuse(
-    device: CpuDevice,
-    *,
-    weight: CpuWeight,
-    prologue: Prologue,
-    softcap: float,
-    count: int,
-    width: int,
-) -> str | None:
+def refuse(device: CpuDevice, *, weight: CpuWeight, prologue: Prologue, **rest: Any) -> str | None:
     return linear.refuse(device, weight=weight, prologue=prologue, bias=None)
 
 
@@ -50,14 +40,13 @@ def bind(
         device, weight=weight, prologue=prologue, softcap=softcap, count=count, width=width
     )
     part = weight.parts[0]
-    one, several = (part.count >= count * tiles for tiles in TILES_PER_LOGIT)
-    if not part.lower or softcap or not one:
+    if not part.lower or softcap or part.count < TILES_OF_ONE * count:
         return composed
+    most = MANY_ROWS if part.count >= TILES_OF_SEVERAL * count else 1
     sifted = _sifted(device, part, part.lower, prologue, count, width)
 
     def top_logits(x: Array) -> tuple[Array, Array]:
-        n = len(x)
-        return sifted(x) if n == 1 or (several and n <= MANY_ROWS) else composed(x)
+        return sifted(x) if len(x) <= most else composed(x)
 
     return top_logits
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from turbodflash_kernels._reference import ReferenceDevice, ReferenceWeight
 from turbodflash_kernels.linear import ref as linear
@@ -11,26 +12,10 @@ from turbodflash_kernels.top_logits.composed import compose
 
 
 def refuse(
-    device: ReferenceDevice,
-    *,
-    weight: ReferenceWeight,
-    prologue: Prologue,
-    softcap: float,
-    count: int,
-    width: int,
+    device: ReferenceDevice, *, weight: ReferenceWeight, prologue: Prologue, **rest: Any
 ) -> str | None:
     return linear.refuse(device, weight=weight, prologue=prologue, bias=None)
 
 
-def bind(
-    device: ReferenceDevice,
-    *,
-    weight: ReferenceWeight,
-    prologue: Prologue,
-    softcap: float,
-    count: int,
-    width: int,
-) -> Callable[[Array], tuple[Array, Array]]:
-    return compose(
-        device, weight=weight, prologue=prologue, softcap=softcap, count=count, width=width
-    )
+def bind(device: ReferenceDevice, **statics: Any) -> Callable[[Array], tuple[Array, Array]]:
+    return compose(device, **statics)
