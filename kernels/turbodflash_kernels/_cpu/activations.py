@@ -40,7 +40,17 @@ SMALLEST_UNIT = 1e-30  # all zeros, or so small that their products vanish
 EACH_F32, EACH_I32 = ir.VectorType(F32, HALVES), ir.VectorType(I32, HALVES)
 
 
-def _emit(builder: Builder, args: Values) -> None:
+def quantiser(factors_twice: bool) -> Any:
+    """quantise_blocks(values, lines, apart): f32 [4 * 32] to four lines, so far apart (see rows.py).
+
+    factors_twice: both halves of a factor's word shall hold it, else the lower one alone.
+    """
+    return function(
+        "quantise_blocks", 3, lambda builder, args: _emit(builder, args, factors_twice)
+    )
+
+
+def _emit(builder: Builder, args: Values, factors_twice: bool) -> None:
     values, lines, apart = args
     halves = [load(builder, plus(builder, values, 64 * h), V_F32) for h in range(HALVES)]
     most, least = (_each(builder, halves, _either(builder, how)) for how in (">", "<"))
@@ -56,13 +66,9 @@ def _emit(builder: Builder, args: Values) -> None:
         lanes = builder.trunc(code, ir.VectorType(I8, code.type.count))
         store(builder, lanes, plus(builder, places[h // 2], 16 * (h % 2)))
     zeros = builder.mul(factors, _each(builder, rounded, builder.add))
-    infos = _infos(builder, unit, factors, middles, zeros)
+    infos = _infos(builder, unit, factors, middles, zeros, factors_twice)
     for place, words in zip(places, infos, strict=True):
         store(builder, words, plus(builder, place, INFO))
-
-
-quantise_blocks: Any = function("quantise_blocks", 3, _emit)
-"""quantise_blocks(values, lines, apart): f32 [4 * 32] to four lines, so far apart (see rows.py)."""
 
 
 def _unit(builder: Builder, spread: ir.Value, middle: ir.Value) -> ir.Value:
@@ -107,7 +113,12 @@ def _codes(
 
 
 def _infos(
-    builder: Builder, unit: ir.Value, factors: ir.Value, middles: ir.Value, zeros: ir.Value
+    builder: Builder,
+    unit: ir.Value,
+    factors: ir.Value,
+    middles: ir.Value,
+    zeros: ir.Value,
+    factors_twice: bool,
 ) -> Values:
     """The words about each block, <8 x i32>, in the order that rows.py names."""
     sixteen = constant_splat(16, EACH_I32)
@@ -115,15 +126,17 @@ def _infos(
     all_middles = builder.add(middles, _other_half(builder, middles))
     total = builder.add(all_zeros, builder.mul(all_middles, sixteen))
     sums = builder.fmul(unit, builder.sitofp(total, EACH_F32))
-    pairs = builder.or_(factors, builder.shl(factors, sixteen))
+    words_of_factors = factors
+    if factors_twice:
+        words_of_factors = builder.or_(factors, builder.shl(factors, sixteen))
     low_middles = builder.and_(middles, constant_splat(0xFFFF, EACH_I32))
     both_middles = builder.or_(low_middles, builder.shl(_other_half(builder, middles), sixteen))
     first, second = range(0, HALVES, 2), range(1, HALVES, 2)
     words = (
         (builder.bitcast(unit, EACH_I32), first),
         (builder.bitcast(sums, EACH_I32), first),
-        (pairs, first),
-        (pairs, second),
+        (words_of_factors, first),
+        (words_of_factors, second),
         (both_middles, first),
         (zeros, first),
         (zeros, second),

@@ -33,6 +33,11 @@ def zero_of(fmt: Format) -> int:
     return 128 if fmt.table else fmt.zero
 
 
+def most_code(fmt: Format) -> int:
+    """The largest unsigned byte that a code becomes."""
+    return max(fmt.table) + 128 if fmt.table else (1 << fmt.bits) - 1
+
+
 def planes_of(builder: Builder, bits: int, at: ir.Value) -> list[tuple[int, ir.Value]]:
     """Those of a block of codes that lie together (see layout.py)."""
     planes = []

@@ -42,6 +42,7 @@ class Generic:
     signed = False  # whether products are of code - zero already
     lanes = 16
     byte: ir.Type = V_I8
+    factors_twice = False  # whether rows know their factors in both halves of a word
     at_once = layout.GROUP
     """Rows whose sums fit the registers."""
 
@@ -137,9 +138,7 @@ class Generic:
         return [self.add(a, b) for a, b in zip(sums, products, strict=True)]
 
     def times_factor(self, chunks: Chunks, row: ir.Value, half: int) -> Chunks:
-        kind = chunks[0].type
-        pair = self.word(plus(self.builder, row, FACTORS[half]), kind)
-        factor = self.builder.and_(pair, constant_splat(0xFFFF, kind))
+        factor = self.word(plus(self.builder, row, FACTORS[half]), chunks[0].type)
         return [self.builder.mul(chunk, factor) for chunk in chunks]
 
     def _columns(self, codes: Chunks) -> Values:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from llvmlite import ir
 
-from turbodflash_kernels._cpu.codes import HALF_I8, V_I8, Planes, halves
+from turbodflash_kernels._cpu.codes import HALF_I8, V_I8, Planes, halves, most_code
 from turbodflash_kernels._cpu.emit import (
     I16,
     I32,
@@ -17,7 +17,7 @@ from turbodflash_kernels._cpu.emit import (
     plus,
 )
 from turbodflash_kernels._cpu.generic import Chunks, Generic, Operand, Source, Tally
-from turbodflash_kernels._cpu.rows import FACTORS, MIDDLES
+from turbodflash_kernels._cpu.rows import FACTORS, MIDDLES, MOST_INPUT
 from turbodflash_kernels.planar import Format
 
 HALF_I16, HALF_I32 = ir.VectorType(I16, 16), ir.VectorType(I32, 8)
@@ -56,6 +56,21 @@ class Avx512Vnni(Generic):
     def products(
         self, source: Source, rows: Values, steps: range, half: int, sums: list[Chunks] | None
     ) -> list[Chunks]:
+        fitting = 32767 // (most_code(self.fmt) * 4 * MOST_INPUT)
+        narrow = fitting > 1  # a multiplication of 16 bits adds, one of 32 is as many as four
+        for first in range(steps.start, steps.stop, fitting if narrow else len(steps)):
+            some = range(first, min(first + fitting, steps.stop)) if narrow else steps
+            times = self._times_small if narrow else self.times_factor
+            wide = [
+                times(total, row, half)
+                for total, row in zip(self._totals(source, rows, some), rows, strict=True)
+            ]
+            sums = self.added(sums, wide)
+        assert sums is not None
+        return sums
+
+    def _totals(self, source: Source, rows: Values, steps: range) -> list[Chunks]:
+        """Sums of products, per row."""
         totals = [self._none() for _ in rows]
         for step in steps:
             operands = source(step)
@@ -65,10 +80,12 @@ class Avx512Vnni(Generic):
                     vnni(self.builder, self.width, total, part, four)
                     for total, (part,) in zip(totals[r], operands, strict=True)
                 ]
-        return self.added(
-            sums,
-            [self.times_factor(total, row, half) for total, row in zip(totals, rows, strict=True)],
-        )
+        return totals
+
+    def _times_small(self, totals: Chunks, row: ir.Value, half: int) -> Chunks:
+        """Totals of 16 bits times the factor, which stands alone in its word."""
+        factor = self.word(plus(self.builder, row, FACTORS[half]), self.pair)
+        return [self._madd(self.builder.bitcast(total, self.pair), factor) for total in totals]
 
     def count(self, tally: Tally, codes: Chunks) -> None:
         ones = constant_splat(1, self.byte)
@@ -112,6 +129,7 @@ class Avx2(AvxVnni):
     """vpmaddubsw. Its 16-bit sums are widened by a multiplication with the factor: that is free."""
 
     name = "avx2"
+    factors_twice = True
 
     def __init__(self, builder: Builder, fmt: Format) -> None:
         super().__init__(builder, fmt)
@@ -123,7 +141,7 @@ class Avx2(AvxVnni):
     def products(
         self, source: Source, rows: Values, steps: range, half: int, sums: list[Chunks] | None
     ) -> list[Chunks]:
-        fitting = 1 if self.signed else 32767 // (((1 << self.fmt.bits) - 1) * 254)
+        fitting = 1 if self.signed else 32767 // (most_code(self.fmt) * 2 * MOST_INPUT)
         if sums is not None:
             sums = self._pinned(sums)
         for first in range(steps.start, steps.stop, fitting):

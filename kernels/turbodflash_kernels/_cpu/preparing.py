@@ -48,7 +48,7 @@ def preparation(device: CpuDevice, prologue: Prologue, quantised: bool) -> int:
         kind = "norm"
     elif isinstance(prologue, Gated):
         kind = prologue.activation
-    return device.kernel("linear", "prepare", kind, quantised)
+    return device.kernel("linear", "prepare", kind, quantised, device.isa)
 
 
 def quantised(

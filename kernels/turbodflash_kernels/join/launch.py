@@ -20,7 +20,8 @@ def refuse(device: CpuDevice, *, norms: tuple[RmsNorm | None, ...]) -> str | Non
 
 def bind(device: CpuDevice, *, norms: tuple[RmsNorm | None, ...]) -> Callable[..., Array]:
     kernels = [
-        device.kernel("linear", "prepare", "norm" if norm else "none", False) for norm in norms
+        device.kernel("linear", "prepare", "norm" if norm else "none", False, device.isa)
+        for norm in norms
     ]
 
     def join(*parts: Array) -> Array:

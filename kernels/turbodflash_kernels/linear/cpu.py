@@ -10,8 +10,9 @@ import numba
 import numpy as np
 
 from turbodflash_kernels._cpu import activations, dense_tiles, layout, streams, tiles
-from turbodflash_kernels._cpu.activations import quantise_blocks
+from turbodflash_kernels._cpu.activations import quantiser
 from turbodflash_kernels._cpu.curve_kernels import ACTIVATIONS
+from turbodflash_kernels._cpu.machines import MACHINES
 from turbodflash_kernels._cpu.memory import LINE
 from turbodflash_kernels._cpu.norm_kernels import inverse_rms
 from turbodflash_kernels._cpu.simd import (
@@ -38,7 +39,7 @@ def prepared(lines, scratch):
     return lines if lines != 0 else scratch + layout.PRIVATE
 
 
-def prepare(prologue: str, quantised: bool):
+def prepare(prologue: str, quantised: bool, isa: str):
     """Rows of activations, normed or gated, as int8 codes or as they are.
 
     words: x, x_stride, k, norm_weight, eps_bits_address, rows_per_task, n,
@@ -50,6 +51,7 @@ def prepare(prologue: str, quantised: bool):
     """
     normed, gated = prologue == "norm", prologue in ("silu", "gelu")
     activate = ACTIVATIONS[prologue if gated else "silu"]
+    quantise_blocks = quantiser(MACHINES[isa].factors_twice)
 
     @inline
     def value(x, i, k, norm, factor):
