@@ -89,17 +89,18 @@ def test_levels_find_the_same_logits(level, monkeypatch):
         np.testing.assert_array_equal(ours, theirs)
 
 
-def multiply_add_bytes(builder, width, total, left, right):
-    """vpdpbusd in plain IR: four unsigned times signed bytes to each 32-bit lane."""
-    lanes = width // 32
-    words = ir.VectorType(emit.I32, lanes)
+def multiply_add(builder, kind, width, total, left, right):
+    """vpdpbusd and vpdpwssd in plain IR: four unsigned times signed bytes, or two times two words
+    of 16 bits, to each 32-bit lane."""
+    words = ir.VectorType(emit.I32, width // 32)
     left, right = builder.bitcast(left, words), builder.bitcast(right, words)
-    for j in range(4):
-        up = emit.constant_splat(24 - 8 * j, words)
-        down = emit.constant_splat(24, words)
-        unsigned = builder.lshr(builder.shl(left, up), down)
-        signed = builder.ashr(builder.shl(right, up), down)
-        total = builder.add(total, builder.mul(unsigned, signed))
+    bits, widen = (8, builder.lshr) if kind == "busd" else (16, builder.ashr)
+    down = emit.constant_splat(32 - bits, words)
+    for last in range(bits, 33, bits):
+        up = emit.constant_splat(32 - last, words)
+        first = widen(builder.shl(left, up), down)
+        second = builder.ashr(builder.shl(right, up), down)
+        total = builder.add(total, builder.mul(first, second))
     return total
 
 
@@ -148,7 +149,7 @@ def test_levels_this_machine_lacks_find_the_same_logits(level, monkeypatch, kept
 
 
 def emulated(level: str, monkeypatch: pytest.MonkeyPatch, kept: Path) -> CpuDevice:
-    monkeypatch.setattr(machines, "vnni", multiply_add_bytes)
+    monkeypatch.setattr(machines, "vnni", multiply_add)
     monkeypatch.setattr(machines.Avx512Vnni, "_madd", multiply_add_pairs)
     look_up = codes._look_up
     monkeypatch.setattr(codes, "_look_up", lambda b, isa, *rest: look_up(b, "generic", *rest))

@@ -80,9 +80,9 @@ def _multiply(isa: str) -> Any:
 
     def step(builder: ir.IRBuilder, total: ir.Value, left: ir.Value, right: ir.Value) -> ir.Value:
         if isa == "avx512_vnni":
-            return vnni(builder, 512, total, left, right)
+            return vnni(builder, "busd", 512, total, left, right)
         if isa == "avx_vnni":
-            return vnni(builder, 256, total, left, right)
+            return vnni(builder, "busd", 256, total, left, right)
         if isa == "avx2":
             pairs = call(builder, "llvm.x86.avx2.pmadd.ub.sw", HALF_I16, left, right)
             return builder.add(total, pairs)

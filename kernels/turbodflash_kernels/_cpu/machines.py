@@ -50,6 +50,10 @@ class Avx512Vnni(Generic):
         right = self.builder.bitcast(right, self.pair)
         return call(self.builder, self.madd, self.word32, left, right)
 
+    def _add_pairs(self, total: ir.Value, left: ir.Value, right: ir.Value) -> ir.Value:
+        """vpdpwssd: total + low * low + high * high."""
+        return vnni(self.builder, "wssd", self.width, total, left, right)
+
     def pieces(self, lanes: ir.Value) -> Chunks:
         return [lanes]
 
@@ -57,17 +61,29 @@ class Avx512Vnni(Generic):
         self, source: Source, rows: Values, steps: range, half: int, sums: list[Chunks] | None
     ) -> list[Chunks]:
         fitting = 32767 // (most_code(self.fmt) * 4 * MOST_INPUT)
-        narrow = fitting > 1  # a multiplication of 16 bits adds, one of 32 is as many as four
-        for first in range(steps.start, steps.stop, fitting if narrow else len(steps)):
-            some = range(first, min(first + fitting, steps.stop)) if narrow else steps
-            times = self._times_small if narrow else self.times_factor
-            wide = [
-                times(total, row, half)
-                for total, row in zip(self._totals(source, rows, some), rows, strict=True)
+        at_once = fitting if fitting > 1 else len(steps)
+        before = sums or [self._none() for _ in rows]
+        for first in range(steps.start, steps.stop, at_once):
+            some = range(first, min(first + at_once, steps.stop))
+            before = [
+                self.weighted(so_far, total, row, half, len(some))
+                for so_far, total, row in zip(
+                    before, self._totals(source, rows, some), rows, strict=True
+                )
             ]
-            sums = self.added(sums, wide)
-        assert sums is not None
-        return sums
+        return before
+
+    def weighted(
+        self, sums: Chunks, totals: Chunks, row: ir.Value, half: int, steps: int
+    ) -> Chunks:
+        """sums + factor * totals, which are sums over so many steps."""
+        if steps * 4 * most_code(self.fmt) * MOST_INPUT > 32767:
+            return self.add(sums, self.times_factor(totals, row, half))
+        factor = self.word(plus(self.builder, row, FACTORS[half]), self.pair)
+        return [
+            self._add_pairs(so_far, self.builder.bitcast(total, self.pair), factor)
+            for so_far, total in zip(sums, totals, strict=True)
+        ]
 
     def _totals(self, source: Source, rows: Values, steps: range) -> list[Chunks]:
         """Sums of products, per row."""
@@ -77,20 +93,15 @@ class Avx512Vnni(Generic):
             for r, row in enumerate(rows):
                 four = self.word(plus(self.builder, row, 4 * step), self.byte)
                 totals[r] = [
-                    vnni(self.builder, self.width, total, part, four)
+                    vnni(self.builder, "busd", self.width, total, part, four)
                     for total, (part,) in zip(totals[r], operands, strict=True)
                 ]
         return totals
 
-    def _times_small(self, totals: Chunks, row: ir.Value, half: int) -> Chunks:
-        """Totals of 16 bits times the factor, which stands alone in its word."""
-        factor = self.word(plus(self.builder, row, FACTORS[half]), self.pair)
-        return [self._madd(self.builder.bitcast(total, self.pair), factor) for total in totals]
-
     def count(self, tally: Tally, codes: Chunks) -> None:
         ones = constant_splat(1, self.byte)
         tally[:] = [
-            vnni(self.builder, self.width, so_far, part, ones)
+            vnni(self.builder, "busd", self.width, so_far, part, ones)
             for so_far, part in zip(tally or self._none(), codes, strict=True)
         ]
 
@@ -206,15 +217,15 @@ class Avx2(AvxVnni):
 
 
 def vnni(
-    builder: Builder, width: int, total: ir.Value, codes: ir.Value, inputs: ir.Value
+    builder: Builder, kind: str, width: int, total: ir.Value, left: ir.Value, right: ir.Value
 ) -> ir.Value:
-    """vpdpbusd; LLVM before 22 types its operands as 32-bit lanes."""
+    """vpdpbusd or vpdpwssd; LLVM before 22 types their operands as 32-bit lanes."""
     import llvmlite.binding as llvm
 
     words = ir.VectorType(I32, width // 32)
     if llvm.llvm_version_info[0] < 22:
-        codes, inputs = builder.bitcast(codes, words), builder.bitcast(inputs, words)
-    return call(builder, f"llvm.x86.avx512.vpdpbusd.{width}", words, total, codes, inputs)
+        left, right = builder.bitcast(left, words), builder.bitcast(right, words)
+    return call(builder, f"llvm.x86.avx512.vpdp{kind}.{width}", words, total, left, right)
 
 
 MACHINES = {machine.name: machine for machine in (Generic, Avx512Vnni, AvxVnni, Avx2)}
