@@ -1,8 +1,12 @@
 """What holds for all tests: kernels of the GPU run in Triton's interpreter; where tests run side by
-side, each process keeps to a core of its own, and the longest tests begin."""
+side, each process keeps to a core of its own, and the longest tests begin; numpy multiplies alike
+on all processors that can: what plain arithmetic loses is a yardstick, and wider registers would
+make its sums shorter.
+"""
 
 import os
 
+import llvmlite.binding as llvm
 import pytest
 from hypothesis import HealthCheck, settings
 
@@ -13,6 +17,8 @@ settings.register_profile(
 settings.load_profile("here")
 
 os.environ["TRITON_INTERPRET"] = "1"  # before triton is imported by anyone
+if llvm.get_host_cpu_features().get("avx2"):
+    os.environ.setdefault("OPENBLAS_CORETYPE", "Haswell")  # before numpy is
 
 _worker = os.environ.get("PYTEST_XDIST_WORKER", "")
 if _worker and hasattr(os, "sched_setaffinity"):

@@ -41,13 +41,11 @@ EACH_F32, EACH_I32 = ir.VectorType(F32, HALVES), ir.VectorType(I32, HALVES)
 
 
 def quantiser(factors_twice: bool) -> Any:
-    """quantise_blocks(values, lines, apart): f32 [4 * 32] to four lines, so far apart (see rows.py).
+    """quantise_blocks(values, lines, apart): f32 [4 * 32] to four lines, so far apart (rows.py).
 
     factors_twice: both halves of a factor's word shall hold it, else the lower one alone.
     """
-    return function(
-        "quantise_blocks", 3, lambda builder, args: _emit(builder, args, factors_twice)
-    )
+    return function("quantise_blocks", 3, lambda builder, args: _emit(builder, args, factors_twice))
 
 
 def _emit(builder: Builder, args: Values, factors_twice: bool) -> None:

@@ -68,7 +68,8 @@ def target_machine() -> llvm.TargetMachine:
     llvm.initialize_native_asmprinter()
     return llvm.Target.from_default_triple().create_target_machine(
         cpu=llvm.get_host_cpu_name(),
-        features=llvm.get_host_cpu_features().flatten(),
+        # where vpdpwssd is to be had, it shall not be taken apart to save a cycle of waiting
+        features=llvm.get_host_cpu_features().flatten() + ",+fast-dpwssd",
         opt=3,
         reloc="pic",
         codemodel="jitdefault",

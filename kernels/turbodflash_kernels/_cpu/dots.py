@@ -67,10 +67,10 @@ def decode_block(builder: Builder, fmt: Format, isa: str, planes: Planes, to: ir
 
 
 def decoded_sums(
-    builder: Builder, fmt: Format, isa: str, decoded: ir.Value, rows: Values, code_sums: ir.Value
-) -> list[Values]:
-    """What `block_sums` gives, from what `decode_block` left."""
-    machine = MACHINES[isa](builder, fmt)
+    builder: Builder, fmt: Format, isa: str, decoded: Values, rows: Values, code_sums: Values
+) -> list[list[Values]]:
+    """What `block_sums` gives, of each row and tile, from what `decode_block` left of the tiles."""
+    machine = MACHINES[isa](builder, fmt, len(decoded))
     return [
         sums
         for first in range(0, len(rows), machine.at_once)
@@ -81,23 +81,35 @@ def decoded_sums(
 
 
 def _decoded_sums(
-    machine: Generic, decoded: ir.Value, rows: Values, code_sums: ir.Value
-) -> list[Values]:
+    machine: Generic, decoded: Values, rows: Values, code_sums: Values
+) -> list[list[Values]]:
     """The middles come first: then a sum has one register from its beginning to its end."""
 
     def source(step: int) -> list[Operand]:
-        return machine.loaded(machine.places(decoded, step))
+        return [
+            operand for tile in decoded for operand in machine.loaded(machine.places(tile, step))
+        ]
+
+    def middles(row: ir.Value, half: int) -> Chunks:
+        return [part for known in code_sums for part in machine.middles(row, known, half)]
+
+    def finished(row: ir.Value, parts: list[Chunks]) -> list[Values]:
+        each = 16 // machine.lanes
+        return [
+            machine.finished(row, [part[first : first + each] for part in parts])
+            for first in range(0, each * len(decoded), each)
+        ]
 
     sums: list[list[Chunks]] = [[] for _ in rows]
     for half, steps in enumerate(HALVES):
         if machine.split or not half:
-            before = [machine.middles(row, code_sums, half) for row in rows]
+            before = [middles(row, half) for row in rows]
         else:
             before = [parts.pop() for parts in sums]
         after = machine.products(source, rows, steps, half, before)
         for parts, product in zip(sums, after, strict=True):
             parts.append(product)
-    return [machine.finished(row, parts) for row, parts in zip(rows, sums, strict=True)]
+    return [finished(row, parts) for row, parts in zip(rows, sums, strict=True)]
 
 
 def _packed(builder: Builder, fmt: Format, totals: Values) -> ir.Value:

@@ -23,7 +23,7 @@ from turbodflash_kernels._cpu.rows import ALL_ZEROS, FACTORS, INPUTS, MIDDLES, Z
 from turbodflash_kernels.planar import Format
 
 Chunks = list[ir.Value]
-"""Sixteen lanes of i32 in the pieces in which a machine holds them."""
+"""Sixteen lanes of i32, of each tile, in the pieces in which a machine holds them."""
 
 Operand = tuple[ir.Value, ...]
 """A piece of a step's codes in the form in which a machine multiplies it."""
@@ -45,9 +45,11 @@ class Generic:
     factors_twice = False  # whether rows know their factors in both halves of a word
     at_once = layout.GROUP
     """Rows whose sums fit the registers."""
+    abreast = 1
+    """Tiles of which so many sums fit them."""
 
-    def __init__(self, builder: Builder, fmt: Format) -> None:
-        self.builder, self.fmt = builder, fmt
+    def __init__(self, builder: Builder, fmt: Format, tiles: int = 1) -> None:
+        self.builder, self.fmt, self.tiles = builder, fmt, tiles
         self.split = fmt.block == INPUTS
 
     def codes(self, planes: Planes, step: int) -> Chunks:

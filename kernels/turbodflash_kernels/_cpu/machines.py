@@ -30,6 +30,7 @@ class Avx512Vnni(Generic):
     name = "avx512_vnni"
     byte, pair, word32 = V_I8, V_I16, V_I32
     width = 512
+    abreast = 2
     madd = "llvm.x86.avx512.pmaddw.d.512"
 
     def middles(self, row: ir.Value, code_sums: ir.Value, half: int) -> Chunks:
@@ -109,7 +110,7 @@ class Avx512Vnni(Generic):
         return self.joined(tally)
 
     def _none(self) -> Chunks:
-        return [ir.Constant(self.word32, None)] * (16 // self.lanes)
+        return [ir.Constant(self.word32, None)] * (16 * self.tiles // self.lanes)
 
 
 class AvxVnni(Avx512Vnni):
@@ -119,6 +120,7 @@ class AvxVnni(Avx512Vnni):
     lanes = 8
     byte, pair, word32 = HALF_I8, HALF_I16, HALF_I32
     width = 256
+    abreast = 1
     madd = "llvm.x86.avx2.pmadd.wd"
 
     def codes(self, planes: Planes, step: int) -> Chunks:
@@ -142,8 +144,8 @@ class Avx2(AvxVnni):
     name = "avx2"
     factors_twice = True
 
-    def __init__(self, builder: Builder, fmt: Format) -> None:
-        super().__init__(builder, fmt)
+    def __init__(self, builder: Builder, fmt: Format, tiles: int = 1) -> None:
+        super().__init__(builder, fmt, tiles)
         # codes of 8 bits do not fit: |code - 128| times the activation with the sign of code - 128
         self.signed = bool(fmt.table) or fmt.bits == 8
         if self.split:

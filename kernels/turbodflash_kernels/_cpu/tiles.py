@@ -42,6 +42,7 @@ from turbodflash_kernels._cpu.emit import (
     store,
     store_rows,
 )
+from turbodflash_kernels._cpu.machines import MACHINES
 from turbodflash_kernels._cpu.rows import INPUTS, MIDDLES, SUM, UNIT, ZEROS
 from turbodflash_kernels._cpu.streams import View
 from turbodflash_kernels.planar import SUPER_BLOCK, Format
@@ -61,58 +62,77 @@ def quantised_tile(view: View, isa: str, rows: int) -> Any:
         weights, lower, lines, row_stride, block_stride, blocks, out, out_stride, ahead = args
         totals = accumulators(builder, rows)
 
-        def block(address: ir.Value, index: ir.Value, above: Above) -> None:
+        def block(addresses: Values, index: ir.Value, above: list[Above]) -> None:
+            (address,) = addresses
             planes = _planes(builder, view, address, lower, index)
             _ask_ahead(builder, view, address, lower, index, ahead)
             first = builder.add(lines, builder.mul(index, block_stride))
             here = row_addresses(builder, first, row_stride, rows)
             sums = block_sums(builder, fmt, isa, planes, here)
             floats = _Floats(
-                builder, fmt, *_factors(builder, view.stored, address, above), view.lift
+                builder, fmt, *_factors(builder, view.stored, address, above[0]), view.lift
             )
             for row, parts, slot in zip(here, sums, totals, strict=True):
                 builder.store(floats.added(builder.load(slot, typ=V_F32), row, parts), slot)
 
-        each_block(builder, view.stored, weights, blocks, block)
+        each_block(builder, view.stored, [weights], blocks, block)
         store_rows(builder, totals, out, out_stride)
 
     return function(f"tile_{layout.spec_name(fmt)}_{isa}_{rows}", 9, emit)
 
 
-DECODED_BYTES = 2048  # of a block, at most: 512 codes, and as many signs
-FACTOR_AT = DECODED_BYTES + 64  # after the code sums: two kinds of factors for two halves
-TOTALS_AT = FACTOR_AT + 4 * 64
+DECODED_BYTES = 2048  # of a block of all tiles, at most: 512 codes of each, and as many signs
+CODE_SUMS_AT = DECODED_BYTES  # of each tile, followed by two kinds of factors for two halves
+KNOWN_BYTES = 5 * 64
+TOTAL_BYTES = layout.PANEL * 64 + 2048  # of a tile; whole pages apart, stores would hold up loads
+TOTALS_AT = CODE_SUMS_AT + 2 * KNOWN_BYTES
 
 
 def grouped_tile(view: View, isa: str) -> Any:
-    """tile(weights, lower, lines, row_stride, block_stride, blocks, groups, work, ahead): as
-    `quantised_tile`, for `groups` times four activation rows.
+    """tile(weights, apart, lower, lines, row_stride, block_stride, blocks, groups, work, ahead): as
+    `quantised_tile`, for `groups` times four activation rows, and for as many tiles as the machine
+    takes abreast, which lie `apart`; 0 for no second one.
 
-    A block is decoded once, into `work`, for all of them. Results: f32 [rows, 16] at work +
-    TOTALS_AT.
+    A block is decoded once, into `work`, for all rows. Results of tile t: f32 [rows, 16] at
+    work + TOTALS_AT + t * TOTAL_BYTES.
     """
-    fmt = view.format
+    fmt, abreast = view.format, range(MACHINES[isa].abreast)
+    kinds, halves = (2 if fmt.affine else 1), layout.BLOCK // fmt.block
 
     def emit(builder: Builder, args: Values) -> None:
-        weights, lower, lines, row_stride, block_stride, blocks, groups, work, ahead = args
-        totals = plus(builder, work, TOTALS_AT)
-        code_sums = plus(builder, work, DECODED_BYTES)
-        kept = plus(builder, work, FACTOR_AT)
-        kinds, halves = (2 if fmt.affine else 1), layout.BLOCK // fmt.block
+        weights, apart, lower, lines, row_stride, block_stride, blocks, groups, work, ahead = args
+        totals, decoded, known = (
+            [plus(builder, work, first + size * t) for t in abreast]
+            for first, size in (
+                (TOTALS_AT, TOTAL_BYTES),
+                (0, DECODED_BYTES // len(abreast)),
+                (CODE_SUMS_AT, KNOWN_BYTES),
+            )
+        )
+        lower_apart = builder.select(
+            builder.icmp_signed("==", apart, I64(0)),
+            I64(0),
+            builder.mul(blocks, I64(streams.LOWER_BYTES)),
+        )
 
-        def clear(group: ir.Value) -> None:
-            for row in row_addresses(
-                builder, offset(builder, totals, group, 256), I64(64), layout.GROUP
-            ):
-                store(builder, ir.Constant(V_F32, None), row)
+        def slots(tile: int, g: ir.Value) -> Values:
+            first = offset(builder, totals[tile], g, 64 * layout.GROUP)
+            return row_addresses(builder, first, I64(64), layout.GROUP)
 
-        def block(address: ir.Value, index: ir.Value, above: Above) -> None:
-            planes = _planes(builder, view, address, lower, index)
-            _ask_ahead(builder, view, address, lower, index, ahead)
-            store(builder, decode_block(builder, fmt, isa, planes, work), code_sums)
-            factors = [v for kind in _factors(builder, view.stored, address, above) for v in kind]
-            for i, lanes in enumerate(factors):
-                store(builder, lanes, plus(builder, kept, 64 * i))
+        def clear(g: ir.Value) -> None:
+            for t in abreast:
+                for slot in slots(t, g):
+                    store(builder, ir.Constant(V_F32, None), slot)
+
+        def block(addresses: Values, index: ir.Value, above: list[Above]) -> None:
+            for t, address in enumerate(addresses):
+                of_tile = builder.add(lower, builder.mul(lower_apart, I64(t)))
+                planes = _planes(builder, view, address, of_tile, index)
+                _ask_ahead(builder, view, address, of_tile, index, ahead)
+                code_sums = decode_block(builder, fmt, isa, planes, decoded[t])
+                scales, minima = _factors(builder, view.stored, address, above[t])
+                for i, lanes in enumerate((code_sums, *scales, *minima)):
+                    store(builder, lanes, plus(builder, known[t], 64 * i))
 
             of_block = builder.add(lines, builder.mul(index, block_stride))
             group_stride = builder.mul(row_stride, I64(layout.GROUP))
@@ -120,22 +140,25 @@ def grouped_tile(view: View, isa: str) -> Any:
             def group(g: ir.Value) -> None:
                 first = builder.add(of_block, builder.mul(g, group_stride))
                 here = row_addresses(builder, first, row_stride, layout.GROUP)
-                known = load(builder, code_sums, V_I32)
-                sums = decoded_sums(builder, fmt, isa, work, here, known)
-                lanes = [
-                    load(builder, plus(builder, kept, 64 * i), V_F32) for i in range(kinds * halves)
-                ]
-                floats = _Floats(builder, fmt, lanes[:halves], lanes[halves:], view.lift)
-                to = row_addresses(builder, offset(builder, totals, g, 256), I64(64), layout.GROUP)
-                for row, parts, slot in zip(here, sums, to, strict=True):
-                    store(builder, floats.added(load(builder, slot, V_F32), row, parts), slot)
+                code_sums = [load(builder, at, V_I32) for at in known]
+                sums = decoded_sums(builder, fmt, isa, decoded, here, code_sums)
+                for t in abreast:
+                    factors = [
+                        load(builder, plus(builder, known[t], 64 * i), V_F32)
+                        for i in range(1, 1 + kinds * halves)
+                    ]
+                    floats = _Floats(builder, fmt, factors[:halves], factors[halves:], view.lift)
+                    for row, parts, slot in zip(here, sums, slots(t, g), strict=True):
+                        total = floats.added(load(builder, slot, V_F32), row, parts[t])
+                        store(builder, total, slot)
 
             repeat(builder, groups, group)
 
         repeat(builder, groups, clear)
-        each_block(builder, view.stored, weights, blocks, block)
+        first = [builder.add(weights, builder.mul(apart, I64(t))) for t in abreast]
+        each_block(builder, view.stored, first, blocks, block)
 
-    return function(f"tile_{layout.spec_name(fmt)}_{isa}_grouped", 9, emit)
+    return function(f"tile_{layout.spec_name(fmt)}_{isa}_grouped", 10, emit)
 
 
 def _planes(
@@ -179,29 +202,36 @@ Above: TypeAlias = tuple[ir.Value, ...]
 def each_block(
     builder: Builder,
     fmt: Format,
-    weights: ir.Value,
+    tiles: Values,
     blocks: ir.Value,
-    body: Callable[[ir.Value, ir.Value, Above], None],
+    body: Callable[[Values, ir.Value, list[Above]], None],
 ) -> None:
-    """Emit body(address, index, above) for all blocks of a tile."""
+    """Emit body(addresses, index, above) for all blocks of some tiles, abreast."""
     size = layout.block_bytes(fmt)
+
+    def places(bases: Values, index: ir.Value, stride: int) -> Values:
+        return [offset(builder, base, index, stride) for base in bases]
+
     if not fmt.two_level:
-        repeat(builder, blocks, lambda b: body(offset(builder, weights, b, size), b, ()))
+        repeat(builder, blocks, lambda b: body(places(tiles, b, size), b, [()] * len(tiles)))
         return
     per_super = SUPER_BLOCK // layout.BLOCK
     header = layout.header_bytes(fmt)
 
     def super_block(i: ir.Value) -> None:
-        base = offset(builder, weights, i, header + per_super * size)
-        above = tuple(
-            _raised(builder, fmt, half_lanes(builder, plus(builder, base, 32 * j)))
-            for j in range(2 if fmt.affine else 1)
-        )
+        bases = places(tiles, i, header + per_super * size)
+        above = [
+            tuple(
+                _raised(builder, fmt, half_lanes(builder, plus(builder, base, 32 * j)))
+                for j in range(2 if fmt.affine else 1)
+            )
+            for base in bases
+        ]
         first = builder.mul(i, I64(per_super))
+        behind = [plus(builder, base, header) for base in bases]
 
         def inner(j: ir.Value) -> None:
-            at = offset(builder, plus(builder, base, header), j, size)
-            body(at, builder.add(first, j), above)
+            body(places(behind, j, size), builder.add(first, j), above)
 
         repeat(builder, I64(per_super), inner)
 

@@ -151,6 +151,20 @@ def share(args, task):
     return first_tile, min(first_tile + per_task, n_tiles), first, last
 
 
+@inline
+def put(args, tile, row, rows, results):
+    """Some rows of a tile's results, f32 [rows, 16], where the words of a product want them."""
+    out_stride, bias, residual = load_i64(args + 64), load_i64(args + 80), load_i64(args + 88)
+    at = row * out_stride + 64 * tile
+    lanes = min(load_i64(args + 72) - 16 * tile, 16)
+    if bias != 0:
+        bias += 64 * tile
+    if residual != 0:
+        residual += at
+    out, factor = load_i64(args + 56) + at, load_f32(args + 128)
+    finish(out, out_stride, rows, lanes, results, factor, bias, residual)
+
+
 def product_quantised(view: View, isa: str):
     """words: weights, tile_bytes, tiles, tiles_per_task, n, rows_per_task, blocks, out, out_stride,
     weight_rows, bias, residual, lines, row_bytes, row_stride, block_stride, factor, lower.
@@ -159,56 +173,45 @@ def product_quantised(view: View, isa: str):
     lower: the second stream of a matrix that has two.
     """
     tile1, tile2 = (tiles.quantised_tile(view, isa, rows) for rows in (1, 2))
-    grouped = tiles.grouped_tile(view, isa)
+    grouped, abreast = tiles.grouped_tile(view, isa), MACHINES[isa].abreast
 
     def product(args, task, scratch):
         first_tile, last_tile, first, last = share(args, task)
-        blocks, out_stride = load_i64(args + 48), load_i64(args + 64)
-        bias0, residual0 = load_i64(args + 80), load_i64(args + 88)
-        factor = load_f32(args + 128)
-        row_stride, block_stride = load_i64(args + 112), load_i64(args + 120)
+        blocks, row_stride = load_i64(args + 48), load_i64(args + 112)
+        block_stride, tile_bytes = load_i64(args + 120), load_i64(args + 8)
         lines = prepared(load_i64(args + 96), scratch) + first * load_i64(args + 104)
-        tile_bytes = load_i64(args + 8)
         groups = filled(last - first) // layout.GROUP
-        for tile in range(first_tile, last_tile):
-            weights = load_i64(args) + tile * tile_bytes
-            lower = load_i64(args + 136) + tile * blocks * streams.LOWER_BYTES
-            lanes = min(load_i64(args + 72) - 16 * tile, 16)
-            bias = bias0 + 64 * tile if bias0 != 0 else 0
-            out0 = load_i64(args + 56) + 64 * tile
-            residual0_tile = residual0 + 64 * tile if residual0 != 0 else 0
-            row = first
+        in_groups = min(groups * layout.GROUP, last - first)
+        left, rest = lines + in_groups * row_stride, last - first - in_groups
+        work = scratch + CUT_TILE_BYTES
+        for some in range(first_tile, last_tile, abreast):
+            stop = min(some + abreast, last_tile)
             if groups > 0:
-                work = scratch + CUT_TILE_BYTES
+                weights = load_i64(args) + some * tile_bytes
+                lower = load_i64(args + 136) + some * blocks * streams.LOWER_BYTES
+                apart, ahead = (stop - some - 1) * tile_bytes, (stop - some) * tile_bytes
                 grouped(
-                    weights,
-                    lower,
-                    lines,
-                    row_stride,
-                    block_stride,
-                    blocks,
-                    groups,
-                    work,
-                    tile_bytes,
-                )
-                row = min(first + groups * layout.GROUP, last)
-                residual = residual0_tile + first * out_stride if residual0 != 0 else 0
-                finish(out0 + first * out_stride, out_stride, row - first, lanes,
-                       work + tiles.TOTALS_AT, factor, bias, residual)  # fmt: skip
-            if row < last:
-                rows = last - row
-                left = lines + (row - first) * row_stride
-                if rows == 2:
-                    tile2(
-                        weights, lower, left, row_stride, block_stride, blocks, scratch, 64, AHEAD
-                    )
-                else:
-                    tile1(
-                        weights, lower, left, row_stride, block_stride, blocks, scratch, 64, AHEAD
-                    )
-                residual = residual0_tile + row * out_stride if residual0 != 0 else 0
-                finish(out0 + row * out_stride, out_stride, rows, lanes, scratch, factor,
-                       bias, residual)  # fmt: skip
+                    weights, apart, lower, lines, row_stride, block_stride, blocks, groups, work,
+                    ahead,
+                )  # fmt: skip
+                for tile in range(some, stop):
+                    results = work + tiles.TOTALS_AT + (tile - some) * tiles.TOTAL_BYTES
+                    put(args, tile, first, in_groups, results)
+            if rest > 0:
+                for tile in range(some, stop):
+                    weights = load_i64(args) + tile * tile_bytes
+                    lower = load_i64(args + 136) + tile * blocks * streams.LOWER_BYTES
+                    if rest == 2:
+                        tile2(
+                            weights, lower, left, row_stride, block_stride, blocks, scratch, 64,
+                            AHEAD,
+                        )  # fmt: skip
+                    else:
+                        tile1(
+                            weights, lower, left, row_stride, block_stride, blocks, scratch, 64,
+                            AHEAD,
+                        )  # fmt: skip
+                    put(args, tile, first + in_groups, rest, scratch)
 
     return product
 
