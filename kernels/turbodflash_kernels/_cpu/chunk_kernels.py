@@ -43,7 +43,7 @@ from turbodflash_kernels._cpu.kv_words import (
     WEIGHTS_V,
 )
 from turbodflash_kernels._cpu.memory import LINE
-from turbodflash_kernels._cpu.products import products
+from turbodflash_kernels._cpu.products import products, vectors_fill_registers
 from turbodflash_kernels._cpu.simd import (
     load_i64,
     prefetch,
@@ -56,8 +56,8 @@ from turbodflash_kernels._cpu.softmax_kernels import find_top, weigh
 inline = numba.njit(error_model="numpy")
 decoded_bytes, ends_bytes = inline(decoded_bytes), inline(ends_bytes)
 
-# of up to three queries, two vectors at once
-one_wide, two_wide = products(QUERIES, 1), products(3, 2)
+# of up to three queries, two vectors at once; where vectors fill registers, of all
+one_wide, two_wide, all_wide = products(QUERIES, 1), products(3, 2), products(QUERIES, 2)
 
 
 @inline
@@ -65,7 +65,12 @@ def sum_panel(weights, count, rows, values, numbers, start, start_stride, out, o
     """Weighted sums of the first `rows` values of a panel, f32 [.., numbers], for one to six
     queries."""
     step, end = 4 * numbers, values + 4 * numbers
-    if count <= 3:
+    if vectors_fill_registers():
+        while values + 128 <= end:
+            all_wide(count, weights, SCORE_BYTES, rows, values, step, 64, start, start_stride, out,
+                     out_stride)  # fmt: skip
+            values, start, out = values + 128, start + 128, out + 128
+    elif count <= 3:
         while values + 128 <= end:
             two_wide(count, weights, SCORE_BYTES, rows, values, step, 64, start, start_stride, out,
                      out_stride)  # fmt: skip
@@ -169,6 +174,15 @@ def score_slab(kv, k, v, i, queries, count, ends, zeros, keys, scores, asked):
     call3(decode, at, pieces, keys)
     call3(decode, at + tile, pieces, keys + apart)
     share = 16 * row * min(QUERIES, count) // count
+    if vectors_fill_registers():
+        query, out, group = queries, scores + 4 * i, ends
+        for j in range(0, count, QUERIES):
+            asked = ask(asked, v + i * row + 2 * share * (j // QUERIES + 1))
+            if load_i64(group) > i:
+                all_wide(count - j, query, q_bytes, width, keys, 64, apart, zeros, 0, out,
+                         SCORE_BYTES)  # fmt: skip
+            query, out, group = query + QUERIES * q_bytes, out + QUERIES * SCORE_BYTES, group + 8
+        return asked
     single = count // QUERIES * QUERIES  # queries that meet one tile after the other
     if count - single > 3:
         single = count

@@ -12,16 +12,19 @@ from functools import cache, partial
 from typing import Any
 
 from llvmlite import ir
+from numba import types
 
 from turbodflash_kernels._cpu import isa
 from turbodflash_kernels._cpu.emit import (
     F32,
     I64,
+    V_F32,
     Builder,
     Values,
     call,
     call_own,
     function,
+    intrinsic,
     load,
     offset,
     pinned,
@@ -32,9 +35,19 @@ from turbodflash_kernels._cpu.emit import (
 )
 
 HALF = ir.VectorType(F32, 8)  # half a vector: a register of AVX2
-HALF_BYTES = 32
 TURN_BITS = 2
 TURN = 1 << TURN_BITS  # steps of a turn of the loop
+
+
+def fills_registers() -> bool:
+    """Whether a vector does, of which there are 32 then."""
+    return isa.choose() == "avx512_vnni"
+
+
+vectors_fill_registers: Any = intrinsic(
+    "vectors_fill_registers", types.boolean, (), lambda builder: ir.IntType(1)(fills_registers())
+)
+"""The same, for kernels."""
 
 
 @cache
@@ -49,7 +62,8 @@ def products(most: int, vectors: int) -> Any:
     A core of AVX2 has two multipliers of four steps, and sixteen registers: 6 x 1 and 3 x 2 vectors
     are twelve sums, which with their factors and what these meet fill all registers, if the
     compiler is kept from loading ahead. A neighbour on the same core takes half of the instructions
-    that begin in a cycle, and then those that do not multiply count: four steps are one turn.
+    that begin in a cycle, and then those that do not multiply count: four steps are one turn. With
+    registers as wide as a vector, twelve sums are 6 x 2 vectors.
     """
 
     def emit(builder: Builder, args: Values) -> None:
@@ -73,13 +87,14 @@ def _emit(builder: Builder, args: Values, queries: int, vectors: int) -> None:
     """For just so many queries."""
     a, a_stride, count, b, b_step, b_apart, start, start_stride, out, out_stride = args
     apart_rows = _multiples(builder, a_stride, queries)
-    halves = range(2 * vectors)
-    starts = half_places(builder, row_addresses(builder, start, start_stride, queries), halves)
+    whole_vectors = fills_registers()
+    kind = V_F32 if whole_vectors else HALF
+    pieces, size = range(vectors if whole_vectors else 2 * vectors), 4 * kind.count
+    starts = _places(builder, row_addresses(builder, start, start_stride, queries), pieces, size)
     apart = [
-        plus(builder, builder.mul(b_apart, I64(half // 2)), HALF_BYTES * (half % 2))
-        for half in halves
+        plus(builder, builder.mul(b_apart, I64(size * i // 64)), size * i % 64) for i in pieces
     ]
-    add = _by_rows if queries > vectors + 2 else added
+    add = _by_rows if whole_vectors or queries > vectors + 2 else added
 
     def turn(index: ir.Value, at: ir.Value, sums: Values) -> Values:
         return steps(TURN, builder.mul(index, I64(TURN)), at, sums)
@@ -88,8 +103,8 @@ def _emit(builder: Builder, args: Values, queries: int, vectors: int) -> None:
         for i in range(count):
             here = builder.add(at, builder.mul(b_step, I64(i)))
 
-            def lanes(half: int, here: ir.Value = here) -> ir.Value:
-                return load(builder, builder.add(here, apart[half]), HALF)
+            def lanes(piece: int, here: ir.Value = here) -> ir.Value:
+                return load(builder, builder.add(here, apart[piece]), kind)
 
             first = offset(builder, a, plus(builder, index, i), 4)
             rows = [builder.add(first, apart_row) for apart_row in apart_rows]
@@ -101,11 +116,11 @@ def _emit(builder: Builder, args: Values, queries: int, vectors: int) -> None:
 
     turns = builder.lshr(count, I64(TURN_BITS))
     whole = builder.shl(turns, I64(TURN_BITS))
-    sums = [load(builder, at, HALF) for at in starts]
+    sums = [load(builder, at, kind) for at in starts]
     sums = perhaps(builder, turns, b, builder.mul(b_step, I64(TURN)), sums, turn)
     after = builder.add(b, builder.mul(b_step, whole))
     sums = perhaps(builder, builder.sub(count, whole), after, b_step, sums, rest)
-    outs = half_places(builder, row_addresses(builder, out, out_stride, queries), halves)
+    outs = _places(builder, row_addresses(builder, out, out_stride, queries), pieces, size)
     for total, at in zip(sums, outs, strict=True):
         store(builder, total, at)
 
@@ -124,7 +139,11 @@ def _multiples(builder: Builder, stride: ir.Value, count: int) -> Values:
 
 def half_places(builder: Builder, rows: Values, halves: Iterable[int]) -> Values:
     """Where half vectors lie: the first of every row, the second of every row, ..."""
-    return [plus(builder, row, HALF_BYTES * half) for half in halves for row in rows]
+    return _places(builder, rows, halves, 4 * HALF.count)
+
+
+def _places(builder: Builder, rows: Values, pieces: Iterable[int], size: int) -> Values:
+    return [plus(builder, row, size * piece) for piece in pieces for row in rows]
 
 
 def added(
@@ -159,18 +178,19 @@ def _by_rows(
     lanes: Callable[[int], ir.Value],
     sums: Values,
 ) -> Values:
-    """As `added`, row after row: all halves stay in registers, and one factor at a time."""
-    vectors = [lanes(half) for half in range(len(sums) // len(rows))]
+    """As `added`, row after row: all lanes stay in registers, and one factor at a time."""
+    vectors = [lanes(piece) for piece in range(len(sums) // len(rows))]
+    crowded = isa.choose() != "generic" and not fills_registers()
     results = list(sums)
     for i, row in enumerate(rows):
         number = load(builder, offset(builder, row, index, 4), F32)
-        factor = splat(builder, number, HALF.count)
+        factor = splat(builder, number, vectors[0].type.count)
         places = range(i, len(sums), len(rows))
         mine = [
             _fma(builder, vector, factor, sums[place])
             for vector, place in zip(vectors, places, strict=True)
         ]
-        if isa.choose() != "generic":
+        if crowded:
             mine = pinned(builder, mine)
         for place, total in zip(places, mine, strict=True):
             results[place] = total
@@ -178,7 +198,7 @@ def _by_rows(
 
 
 def _fma(builder: Builder, a: ir.Value, b: ir.Value, c: ir.Value) -> ir.Value:
-    return call(builder, f"llvm.fmuladd.v{HALF.count}f32", HALF, a, b, c)
+    return call(builder, f"llvm.fmuladd.v{a.type.count}f32", a.type, a, b, c)
 
 
 def loop(
