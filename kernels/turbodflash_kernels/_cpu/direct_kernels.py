@@ -36,15 +36,17 @@ from turbodflash_kernels._cpu.emit import (
     splat,
     store,
 )
-from turbodflash_kernels._cpu.products import HALF, added, half_places, loop
+from turbodflash_kernels._cpu.products import added, loop, many_registers, places, register
 
-HALF_F16, HALF_I8 = ir.VectorType(F16, 8), ir.VectorType(I8, 8)
 BLOCK_BYTES = 34  # of q8_0
 
 
 @dataclass(slots=True)
 class _Wish:
-    """Memory that will be wanted: from `later` on, `pace` bytes a step."""
+    """Memory that will be wanted: from `later` on, `pace` bytes a step.
+
+    Cores with AVX-512 have fewer lines on their way to the first cache than to the second.
+    """
 
     builder: Builder
     later: ir.Value
@@ -52,7 +54,7 @@ class _Wish:
 
     def ask(self, index: ir.Value) -> None:
         at = self.builder.add(self.later, self.builder.mul(index, self.pace))
-        emit_prefetch(self.builder, at)
+        emit_prefetch(self.builder, at, 2 if many_registers() else 1)
 
 
 def build(name: str, type: str, queries: int) -> Any:
@@ -60,19 +62,20 @@ def build(name: str, type: str, queries: int) -> Any:
 
 
 def scores(type: str, queries: int) -> Any:
-    """Two tiles at once, of four queries one after the other."""
-    tiles = 2 if queries < 4 else 1
-    halves = range(2 * tiles)
+    """Two tiles at once, of four queries one after the other if their sums would not fit."""
+    tiles = 2 if queries < 4 or many_registers() else 1
 
     def emit(builder: Builder, args: Values) -> None:
+        kind = register()
+        pieces = range(16 * tiles // kind.count)
         rows_at, tile, tile_bytes, blocks, out, later, pace = args
         numbers = blocks if type == "f16" else builder.mul(blocks, I64(32))
         rows = row_addresses(builder, rows_at, builder.mul(numbers, I64(4)), queries)
-        apart = [builder.mul(tile_bytes, I64(half // 2)) for half in halves]
-        zeros: Values = [ir.Constant(HALF, None)] * (queries * len(halves))
+        apart = [builder.mul(tile_bytes, I64(kind.count * i // 16)) for i in pieces]
+        zeros: Values = [ir.Constant(kind, None)] * (queries * len(pieces))
         make = _half_scores if type == "f16" else _byte_scores
         totals = make(builder, rows, tile, apart, blocks, zeros, _Wish(builder, later, pace))
-        outs = half_places(builder, row_addresses(builder, out, I64(SCORE_BYTES), queries), halves)
+        outs = places(builder, row_addresses(builder, out, I64(SCORE_BYTES), queries), pieces)
         for total, at in zip(totals, outs, strict=True):
             store(builder, total, at)
 
@@ -101,9 +104,8 @@ def _half_scores(
     def step(index: ir.Value, at: ir.Value, sums: Values) -> Values:
         wish.ask(index)
 
-        def lanes(half: int) -> ir.Value:
-            place = plus(builder, builder.add(at, apart[half]), 16 * (half % 2))
-            return builder.fpext(load(builder, place, HALF_F16), HALF)
+        def lanes(piece: int) -> ir.Value:
+            return _halves(builder, builder.add(at, apart[piece]), piece)
 
         return added(builder, rows, index, lanes, sums)
 
@@ -120,12 +122,11 @@ def _byte_scores(
     wish: _Wish,
 ) -> Values:
     with builder.goto_entry_block():
-        scales = [builder.alloca(HALF) for _ in apart]
+        scales = [builder.alloca(register()) for _ in apart]
 
     def block(index: ir.Value, at: ir.Value, sums: Values) -> Values:
-        for half, (by, scale) in enumerate(zip(apart, scales, strict=True)):
-            place = plus(builder, builder.add(at, by), 16 * (half % 2))
-            builder.store(builder.fpext(load(builder, place, HALF_F16), HALF), scale)
+        for piece, (by, scale) in enumerate(zip(apart, scales, strict=True)):
+            builder.store(_halves(builder, builder.add(at, by), piece), scale)
         first = builder.mul(index, I64(128))
         mine = [builder.add(row, first) for row in rows]
         before = builder.mul(index, I64(32))
@@ -133,10 +134,9 @@ def _byte_scores(
         def step(index: ir.Value, at: ir.Value, sums: Values) -> Values:
             wish.ask(builder.add(before, index))
 
-            def lanes(half: int) -> ir.Value:
-                place = plus(builder, builder.add(at, apart[half]), 8 * (half % 2))
-                code = builder.sitofp(load(builder, place, HALF_I8), HALF)
-                return builder.fmul(code, builder.load(scales[half], typ=HALF))
+            def lanes(piece: int) -> ir.Value:
+                code = _bytes(builder, builder.add(at, apart[piece]), piece)
+                return builder.fmul(code, builder.load(scales[piece], typ=code.type))
 
             return added(builder, mine, index, lanes, sums)
 
@@ -146,8 +146,8 @@ def _byte_scores(
 
 
 def sums(type: str, queries: int) -> Any:
-    """32 elements at once, of four queries 16."""
-    at_once = 32 if queries < 4 else 16
+    """32 elements at once, of four queries 16 if their sums would not fit."""
+    at_once = 32 if queries < 4 or many_registers() else 16
     wide, narrow = (_sums(type, queries, size) for size in (at_once, 16))
 
     def kernel(weights, first, row_bytes, count, blocks, out, out_bytes, later, size):
@@ -166,12 +166,13 @@ def sums(type: str, queries: int) -> Any:
 
 def _sums(type: str, queries: int, numbers: int) -> Any:
     """Elements `first`.. of the values."""
-    halves = range(numbers // 8)
 
     def emit(builder: Builder, args: Values) -> None:
+        kind = register()
+        pieces = range(numbers // kind.count)
         weights, start, row_bytes, count, first, out, out_bytes, later, pace = args
         rows = row_addresses(builder, weights, I64(SCORE_BYTES), queries)
-        outs = half_places(builder, row_addresses(builder, out, out_bytes, queries), halves)
+        outs = places(builder, row_addresses(builder, out, out_bytes, queries), pieces)
         if type == "f16":
             codes_at = builder.add(start, builder.mul(first, I64(2)))
         else:
@@ -186,16 +187,16 @@ def _sums(type: str, queries: int, numbers: int) -> Any:
             if type == "q8_0":
                 builder.store(_scale(builder, at), slot)
 
-            def lanes(half: int) -> ir.Value:
-                size, kind = (16, HALF_F16) if type == "f16" else (8, HALF_I8)
-                codes = load(builder, plus(builder, builder.add(at, to_codes), size * half), kind)
+            def lanes(piece: int) -> ir.Value:
+                size = kind.count * (2 if type == "f16" else 1)
+                codes = plus(builder, builder.add(at, to_codes), size * piece)
                 if type == "f16":
-                    return builder.fpext(codes, HALF)
-                return builder.fmul(builder.sitofp(codes, HALF), builder.load(slot, typ=HALF))
+                    return _halves(builder, codes)
+                return builder.fmul(_bytes(builder, codes), builder.load(slot, typ=kind))
 
             return added(builder, rows, index, lanes, sums)
 
-        totals = [load(builder, at, HALF) for at in outs]
+        totals = [load(builder, at, kind) for at in outs]
         totals = loop(builder, count, start, row_bytes, totals, step)
         for total, at in zip(totals, outs, strict=True):
             store(builder, total, at)
@@ -204,10 +205,12 @@ def _sums(type: str, queries: int, numbers: int) -> Any:
 
 
 def _slot_in_memory(builder: Builder) -> ir.Value:
-    """Room for a half vector on the stack that is really there, whatever the compiler thinks: one
-    register more would cost a sum its own."""
+    """Room for a register on the stack that is really there, whatever the compiler thinks: one more
+    would cost a sum its own."""
     with builder.goto_entry_block():
-        slot = builder.alloca(HALF)
+        slot = builder.alloca(register())
+    if many_registers():
+        return slot
     seen = ir.FunctionType(ir.VoidType(), [slot.type])
     builder.asm(seen, "", "r,~{memory}", [slot], side_effect=True)
     return slot
@@ -215,5 +218,20 @@ def _slot_in_memory(builder: Builder) -> ir.Value:
 
 def _scale(builder: Builder, at: ir.Value) -> ir.Value:
     """The float16 there, in all lanes; spread first, see decode_kernels."""
-    eight = splat(builder, load(builder, at, I16), 8)
-    return builder.fpext(builder.bitcast(eight, HALF_F16), HALF)
+    kind = register()
+    repeated = splat(builder, load(builder, at, I16), kind.count)
+    return builder.fpext(builder.bitcast(repeated, ir.VectorType(F16, kind.count)), kind)
+
+
+def _halves(builder: Builder, at: ir.Value, piece: int = 0) -> ir.Value:
+    """A piece of the sixteen float16 there, or what lies there, as float32."""
+    kind = register()
+    at = plus(builder, at, 2 * kind.count * piece % 32)
+    return builder.fpext(load(builder, at, ir.VectorType(F16, kind.count)), kind)
+
+
+def _bytes(builder: Builder, at: ir.Value, piece: int = 0) -> ir.Value:
+    """The same of sixteen int8."""
+    kind = register()
+    at = plus(builder, at, kind.count * piece % 16)
+    return builder.sitofp(load(builder, at, ir.VectorType(I8, kind.count)), kind)

@@ -62,9 +62,10 @@ def fma(builder: Builder, a: ir.Value, b: ir.Value, c: ir.Value) -> ir.Value:
     return call(builder, f"llvm.fmuladd.v{LANES}f32", V_F32, a, b, c)
 
 
-def emit_prefetch(builder: Builder, address: ir.Value) -> None:
-    where = pointer(builder, address)
-    call(builder, "llvm.prefetch.p0", ir.VoidType(), where, I32(0), I32(3), I32(1))
+def emit_prefetch(builder: Builder, address: ir.Value, level: int = 1) -> None:
+    """Ask for a line, into the cache of this level."""
+    where, locality = pointer(builder, address), I32(4 - level)
+    call(builder, "llvm.prefetch.p0", ir.VoidType(), where, I32(0), locality, I32(1))
 
 
 def repeat(builder: Builder, count: ir.Value, body: Callable[[ir.Value], None]) -> None:

@@ -34,18 +34,22 @@ from turbodflash_kernels._cpu.emit import (
     store,
 )
 
-HALF = ir.VectorType(F32, 8)  # half a vector: a register of AVX2
 TURN_BITS = 2
 TURN = 1 << TURN_BITS  # steps of a turn of the loop
 
 
-def fills_registers() -> bool:
-    """Whether a vector does, of which there are 32 then."""
+def register() -> ir.VectorType:
+    """Of float32, as wide as they are: of AVX2 half a vector."""
+    return V_F32 if many_registers() else ir.VectorType(F32, 8)
+
+
+def many_registers() -> bool:
+    """Whether there are 32, each for a whole vector."""
     return isa.choose() == "avx512_vnni"
 
 
 vectors_fill_registers: Any = intrinsic(
-    "vectors_fill_registers", types.boolean, (), lambda builder: ir.IntType(1)(fills_registers())
+    "vectors_fill_registers", types.boolean, (), lambda builder: ir.IntType(1)(many_registers())
 )
 """The same, for kernels."""
 
@@ -87,14 +91,13 @@ def _emit(builder: Builder, args: Values, queries: int, vectors: int) -> None:
     """For just so many queries."""
     a, a_stride, count, b, b_step, b_apart, start, start_stride, out, out_stride = args
     apart_rows = _multiples(builder, a_stride, queries)
-    whole_vectors = fills_registers()
-    kind = V_F32 if whole_vectors else HALF
-    pieces, size = range(vectors if whole_vectors else 2 * vectors), 4 * kind.count
-    starts = _places(builder, row_addresses(builder, start, start_stride, queries), pieces, size)
+    kind = register()
+    pieces, size = range(16 * vectors // kind.count), 4 * kind.count
+    starts = places(builder, row_addresses(builder, start, start_stride, queries), pieces)
     apart = [
         plus(builder, builder.mul(b_apart, I64(size * i // 64)), size * i % 64) for i in pieces
     ]
-    add = _by_rows if whole_vectors or queries > vectors + 2 else added
+    add = _by_rows if queries > vectors + 2 else added
 
     def turn(index: ir.Value, at: ir.Value, sums: Values) -> Values:
         return steps(TURN, builder.mul(index, I64(TURN)), at, sums)
@@ -120,7 +123,7 @@ def _emit(builder: Builder, args: Values, queries: int, vectors: int) -> None:
     sums = perhaps(builder, turns, b, builder.mul(b_step, I64(TURN)), sums, turn)
     after = builder.add(b, builder.mul(b_step, whole))
     sums = perhaps(builder, builder.sub(count, whole), after, b_step, sums, rest)
-    outs = _places(builder, row_addresses(builder, out, out_stride, queries), pieces, size)
+    outs = places(builder, row_addresses(builder, out, out_stride, queries), pieces)
     for total, at in zip(sums, outs, strict=True):
         store(builder, total, at)
 
@@ -137,12 +140,9 @@ def _multiples(builder: Builder, stride: ir.Value, count: int) -> Values:
     return [multiple(i) for i in range(count)]
 
 
-def half_places(builder: Builder, rows: Values, halves: Iterable[int]) -> Values:
-    """Where half vectors lie: the first of every row, the second of every row, ..."""
-    return _places(builder, rows, halves, 4 * HALF.count)
-
-
-def _places(builder: Builder, rows: Values, pieces: Iterable[int], size: int) -> Values:
+def places(builder: Builder, rows: Values, pieces: Iterable[int]) -> Values:
+    """Where registers of sums lie: the first of every row, the second of every row, ..."""
+    size = 4 * register().count
     return [plus(builder, row, size * piece) for piece in pieces for row in rows]
 
 
@@ -153,15 +153,15 @@ def added(
     lanes: Callable[[int], ir.Value],
     sums: Values,
 ) -> Values:
-    """sums + lanes * element `index` of each row, for half after half, as in `half_places`.
+    """sums + lanes * element `index` of each row, for piece after piece, as in `places`.
 
-    lanes(half) is loaded when its turn has come.
+    lanes(piece) is loaded when its turn has come.
     """
     factors = [
-        splat(builder, load(builder, offset(builder, row, index, 4), F32), HALF.count)
+        splat(builder, load(builder, offset(builder, row, index, 4), F32), sums[0].type.count)
         for row in rows
     ]
-    crowded = len(rows) > 1 and isa.choose() != "generic"
+    crowded = len(rows) > 1 and _crowded()
     results: Values = []
     while len(results) < len(sums):
         mine = sums[len(results) : len(results) + len(rows)]
@@ -169,6 +169,11 @@ def added(
         mine = [_fma(builder, vector, *pair) for pair in zip(factors, mine, strict=True)]
         results += pinned(builder, mine) if crowded else mine
     return results
+
+
+def _crowded() -> bool:
+    """Whether the compiler must be kept from using more registers than there are."""
+    return isa.choose() != "generic" and not many_registers()
 
 
 def _by_rows(
@@ -180,7 +185,6 @@ def _by_rows(
 ) -> Values:
     """As `added`, row after row: all lanes stay in registers, and one factor at a time."""
     vectors = [lanes(piece) for piece in range(len(sums) // len(rows))]
-    crowded = isa.choose() != "generic" and not fills_registers()
     results = list(sums)
     for i, row in enumerate(rows):
         number = load(builder, offset(builder, row, index, 4), F32)
@@ -190,7 +194,7 @@ def _by_rows(
             _fma(builder, vector, factor, sums[place])
             for vector, place in zip(vectors, places, strict=True)
         ]
-        if crowded:
+        if _crowded():
             mine = pinned(builder, mine)
         for place, total in zip(places, mine, strict=True):
             results[place] = total
