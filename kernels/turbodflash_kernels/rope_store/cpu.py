@@ -45,7 +45,7 @@ inline = numba.njit(error_model="numpy")
 # words of `rotate`
 QKV, QKV_STRIDE, POSITIONS, N, HEADS, KV_HEADS, HEAD_DIM, N_ROT, ANGLES = range(0, 72, 8)
 Q, Q_STRIDE, KV, ROWS_PER_TASK, SLOTS = range(72, 112, 8)
-Q_NORM, Q_EPS, K_NORM, K_EPS, V_NORM, V_EPS, FINITE = range(112, 168, 8)
+Q_NORM, Q_EPS, K_NORM, K_EPS, V_NORM, V_EPS, FINITE, KEY_TASKS = range(112, 176, 8)
 
 
 def build(name, *spec):
@@ -80,7 +80,12 @@ def angles(kind: str):
 
 
 def rotate(kind: str):
-    """words: see the names above; norms and slots as for the op, 0 for a norm that there is not."""
+    """words: see the names above; norms and slots as for the op, 0 for a norm that there is not.
+
+    KEY_TASKS: so many tasks store the keys of a head each, of all rows, before others do the rest
+    of some rows: keys of neighbouring positions share cache lines, which threads would take from
+    each other. 0: tasks do all of their rows.
+    """
     adjacent = kind == "norm"
 
     @inline
@@ -131,8 +136,15 @@ def rotate(kind: str):
         )
         turn_k, turn_v = load_i64(kv + TURN_K), load_i64(kv + TURN_V)
         finite = load_i64(args + FINITE) != 0
-        first = task * load_i64(args + ROWS_PER_TASK)
-        last = min(first + load_i64(args + ROWS_PER_TASK), load_i64(args + N))
+        key_tasks = load_i64(args + KEY_TASKS)
+        if task < key_tasks:
+            first, last = 0, load_i64(args + N)
+            heads_here, first_key, last_key, values_here = 0, task, task + 1, 0
+        else:
+            first = (task - key_tasks) * load_i64(args + ROWS_PER_TASK)
+            last = min(first + load_i64(args + ROWS_PER_TASK), load_i64(args + N))
+            heads_here, first_key, values_here = heads, 0, kv_heads
+            last_key = 0 if key_tasks > 0 else kv_heads
         normed = scratch
         head_at = normed + 4 * max(width_k, width_v)
         work = head_at + 4 * max(width_k, width_v)
@@ -142,7 +154,7 @@ def rotate(kind: str):
             cos = load_i64(args + ANGLES) + row * 8 * n_rot
             x = load_i64(args + QKV) + row * load_i64(args + QKV_STRIDE)
             q = load_i64(args + Q) + row * load_i64(args + Q_STRIDE)
-            for head in range(heads):
+            for head in range(heads_here):
                 query, to = x + 4 * head * head_dim, q + 4 * head * width_q
                 if load_i64(args + Q_NORM) != 0:
                     norm_head(query, load_i64(args + Q_NORM), load_f32(args + Q_EPS), head_dim,
@@ -153,7 +165,7 @@ def rotate(kind: str):
                 turn(kv, to, width_q, turn_k, 0)
             keys, values = x + 4 * heads * head_dim, x + 4 * (heads + kv_heads) * head_dim
             chunk, at = slot // CHUNK, slot % CHUNK
-            for head in range(kv_heads):
+            for head in range(first_key, last_key):
                 key = keys + 4 * head * head_dim
                 if load_i64(args + K_NORM) != 0:
                     norm_head(key, load_i64(args + K_NORM), load_f32(args + K_EPS), head_dim,
@@ -167,7 +179,7 @@ def rotate(kind: str):
                 call4(load_i64(kv + ENCODE_K), head_at, load_i64(kv + PIECES_K), key_row, work)
                 tile = keys_at(kv, chunk, head) + at // 16 * load_i64(kv + K_TILE)
                 put_key(kv, key_row, tile, at % 16)
-            for head in range(kv_heads):
+            for head in range(values_here):
                 value = values + 4 * head * head_dim
                 if load_i64(args + V_NORM) != 0:
                     norm_head(value, load_i64(args + V_NORM), load_f32(args + V_EPS), head_dim,

@@ -12,7 +12,7 @@ from turbodflash_kernels._cpu.team import address
 from turbodflash_kernels._cpu.words import float_word
 from turbodflash_kernels.op import Array, RmsNorm, Rope
 
-ROWS_PER_TASK = 8  # of a prompt
+ROWS_PER_TASK = 16  # of a prompt
 FEW_ROWS_PER_TASK = 2
 
 
@@ -60,13 +60,14 @@ def bind(
         q = device.scratch((n, heads * kv.format_k.padded), np.float32)
         device.keep(qkv, positions, where, kv, *(norm.weight for norm in norms if norm))
         per_task = ROWS_PER_TASK if n > MANY_ROWS else FEW_ROWS_PER_TASK
+        key_tasks = kv_heads if FEW_ROWS_PER_TASK < n <= MANY_ROWS else 0
         device.record(
             rotate,
-            -(-n // per_task),
+            key_tasks + -(-n // per_task),
             *(address(qkv), qkv.strides[0], address(positions), n),
             *(heads, kv_heads, head_dim, rope.n_rot, address(table)),
             *(address(q), q.strides[0], address(kv.words)),
-            *(per_task, address(where), *norm_words, finite),
+            *(per_task, address(where), *norm_words, finite, key_tasks),
             rows=n,
         )
         return q
