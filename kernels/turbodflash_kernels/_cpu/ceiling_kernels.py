@@ -23,6 +23,7 @@ from turbodflash_kernels._cpu.machines import HALF_I16, HALF_I32, vnni
 from turbodflash_kernels._cpu.simd import load_i64
 
 CHAINS = 8  # independent sums: enough to hide the latency of a multiply-add
+MORE_CHAINS = 16  # where that takes five steps and two begin in each
 
 
 def build(name, *spec):
@@ -40,7 +41,7 @@ def read():
 
 
 def multiply(isa: str):
-    """words: turns, out. Each turn: CHAINS multiply-adds of one vector."""
+    """words: turns, out. Each turn: as many multiply-adds of one vector as there are chains."""
     loop = _multiply(isa)
 
     def kernel(args, task, scratch):
@@ -88,12 +89,13 @@ def _multiply(isa: str) -> Any:
             return builder.add(total, pairs)
         return builder.add(total, builder.mul(left, right))
 
+    chains = MORE_CHAINS if isa == "avx512_vnni" else CHAINS
     operand = {"avx512_vnni": V_I8, "avx_vnni": HALF_I8, "avx2": HALF_I8, "generic": V_I32}[isa]
 
     @intrinsic
     def loop(typing_context, turns, out):
         def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
-            sums, lefts = _slots(builder, kind), _slots(builder, operand)[: CHAINS // 2]
+            sums, lefts = _slots(builder, kind, chains), _slots(builder, operand, chains // 2)
             rights = constant_splat(1, operand), constant_splat(2, operand)
 
             def turn(i: ir.Value) -> None:
@@ -113,9 +115,9 @@ def _multiply(isa: str) -> Any:
     return loop
 
 
-def _slots(builder: ir.IRBuilder, kind: ir.Type) -> list[Any]:
+def _slots(builder: ir.IRBuilder, kind: ir.Type, count: int = CHAINS) -> list[Any]:
     slots = []
-    for _ in range(CHAINS):
+    for _ in range(count):
         with builder.goto_entry_block():
             slot = builder.alloca(kind)
         builder.store(ir.Constant(kind, None), slot)
