@@ -54,6 +54,14 @@ def block_of(place, blocks):
 
 
 @inline
+def split_of(place, splits):
+    """Every second one first: a thread's own tasks stand in a row, and of a short text there are
+    only the first few."""
+    evens = (splits + 1) // 2
+    return 2 * place if place < evens else 2 * (place - evens) + 1
+
+
+@inline
 def heads_of(args):
     """K/V heads, query heads of each, and numbers of a value that are summed up."""
     width = load_i64(load_i64(args + KV) + SUM_V)

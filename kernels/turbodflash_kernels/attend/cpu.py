@@ -40,6 +40,7 @@ from turbodflash_kernels._cpu.query_kernels import (
     partials_of,
     result_at,
     sink_of,
+    split_of,
     take_queries,
     write_out,
 )
@@ -58,19 +59,19 @@ def build(name, *spec):
 
 
 def split(args, task, scratch):
-    """Few rows: task = (split, K/V head); a split takes neighbouring chunks.
+    """Few rows: task = (K/V head, split); a split takes neighbouring chunks.
 
     Of a tree, only chunks that end before its first position.
     """
-    kv, n, (kv_heads, group, _) = load_i64(args + KV), load_i64(args + N), heads_of(args)
-    head, queries, size = task % kv_heads, n * group, partial_bytes(args)
+    kv, n, (_, group, _) = load_i64(args + KV), load_i64(args + N), heads_of(args)
+    splits, queries, size = load_i64(args + SPLITS), n * group, partial_bytes(args)
+    head = task // splits
     here, furthest = partials_of(args, head), furthest_of(args)
     begin, end = chunks_of(args, 0, n, furthest)
     if load_i64(args + PARENTS) != 0:
         end = load_i32(load_i64(args + POSITIONS)) // CHUNK
-    splits = load_i64(args + SPLITS)
     each = (max(end - begin, 0) + splits - 1) // splits
-    first = begin + task // kv_heads * each
+    first = begin + split_of(task % splits, splits) * each
     last = min(first + each, end)
     chunk, direct = load_i64(args + CHUNK_KERNEL), args + (DIRECT if n == 1 else NOTHING)
     for j in range(0, queries, MOST_QUERIES):
