@@ -77,7 +77,8 @@ class Avx512Vnni(Generic):
     def weighted(
         self, sums: Chunks, totals: Chunks, row: ir.Value, half: int, steps: int
     ) -> Chunks:
-        """sums + factor * totals, which are sums over so many steps."""
+        """sums + factor * totals, which are sums over so many steps: one instruction if they fit 16
+        bits, else three."""
         if steps * 4 * most_code(self.fmt) * MOST_INPUT > 32767:
             return self.add(sums, self.times_factor(totals, row, half))
         factor = self.word(plus(self.builder, row, FACTORS[half]), self.pair)
