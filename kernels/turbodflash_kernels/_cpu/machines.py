@@ -42,18 +42,11 @@ class Avx512Vnni(Generic):
 
     def _paired(self, code_sums: ir.Value, middles: ir.Value) -> Chunks:
         """low * low + high * high of 16-bit pairs."""
-        return [
-            self._madd(self.builder.bitcast(chunk, self.pair), middles)
-            for chunk in self.pieces(code_sums)
-        ]
+        return [self._madd(pair, middles) for pair in self._as_pairs(self.pieces(code_sums))]
 
     def _madd(self, left: ir.Value, right: ir.Value) -> ir.Value:
         right = self.builder.bitcast(right, self.pair)
         return call(self.builder, self.madd, self.word32, left, right)
-
-    def _add_pairs(self, total: ir.Value, left: ir.Value, right: ir.Value) -> ir.Value:
-        """vpdpwssd: total + low * low + high * high."""
-        return vnni(self.builder, "wssd", self.width, total, left, right)
 
     def pieces(self, lanes: ir.Value) -> Chunks:
         return [lanes]
@@ -61,31 +54,29 @@ class Avx512Vnni(Generic):
     def products(
         self, source: Source, rows: Values, steps: range, half: int, sums: list[Chunks] | None
     ) -> list[Chunks]:
-        fitting = 32767 // (most_code(self.fmt) * 4 * MOST_INPUT)
+        fitting = 32767 // (most_code(self.fmt) * 4 * MOST_INPUT)  # steps
+        add = self._add_narrow if fitting > 1 else self._add_wide
         at_once = fitting if fitting > 1 else len(steps)
-        before = sums or [self._none() for _ in rows]
+        sums = sums or [self._none() for _ in rows]
         for first in range(steps.start, steps.stop, at_once):
             some = range(first, min(first + at_once, steps.stop))
-            before = [
-                self.weighted(so_far, total, row, half, len(some))
-                for so_far, total, row in zip(
-                    before, self._totals(source, rows, some), rows, strict=True
-                )
-            ]
-        return before
+            totals = self._totals(source, rows, some)
+            sums = [add(*each, half) for each in zip(sums, totals, rows, strict=True)]
+        return sums
 
-    def weighted(
-        self, sums: Chunks, totals: Chunks, row: ir.Value, half: int, steps: int
-    ) -> Chunks:
-        """sums + factor * totals, which are sums over so many steps: one instruction if they fit 16
-        bits, else three."""
-        if steps * 4 * most_code(self.fmt) * MOST_INPUT > 32767:
-            return self.add(sums, self.times_factor(totals, row, half))
+    def _add_narrow(self, sums: Chunks, totals: Chunks, row: ir.Value, half: int) -> Chunks:
+        """sums + factor * totals of 16 bits, which is one instruction instead of three."""
         factor = self.word(plus(self.builder, row, FACTORS[half]), self.pair)
         return [
-            self._add_pairs(so_far, self.builder.bitcast(total, self.pair), factor)
-            for so_far, total in zip(sums, totals, strict=True)
+            vnni(self.builder, "wssd", self.width, so_far, total, factor)
+            for so_far, total in zip(sums, self._as_pairs(totals), strict=True)
         ]
+
+    def _add_wide(self, sums: Chunks, totals: Chunks, row: ir.Value, half: int) -> Chunks:
+        return self.add(sums, self.times_factor(totals, row, half))
+
+    def _as_pairs(self, chunks: Chunks) -> Chunks:
+        return [self.builder.bitcast(chunk, self.pair) for chunk in chunks]
 
     def _totals(self, source: Source, rows: Values, steps: range) -> list[Chunks]:
         """Sums of products, per row."""
