@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from turbodflash_cli.progress import size
 from turbodflash_cli.prompts import read_text
-from turbodflash_cli.speculation import KINDS, NOT_REAL, times
+from turbodflash_cli.speculation import KINDS, NOT_REAL, otherwise, times
 from turbodflash_cli.table import columns
 from turbodflash_engine import BadUsage
 
@@ -81,7 +81,7 @@ def _head(figures: Figures) -> Iterator[str]:
     file = f" from '{Path(figures['draft']).name}'" if figures["draft"] else ""
     yield (
         f"draft  {words}{file}, up to {figures['n_max']} tokens a step,"
-        f" {size(figures['draft_bytes'])}"
+        f" {size(figures['draft_bytes'])}{otherwise(figures['fallback'])}"
     )
 
 

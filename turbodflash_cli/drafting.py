@@ -49,6 +49,7 @@ def spec_options(draft: DraftFlags, ngram: NgramFlags) -> SpecOptions | None:
         "device": draft.draft_device,
         "gpu_layers": layers_asked_for(draft.draft_gpu_layers),
         "width": None if draft.width == -1 else draft.width,
+        "fallback": draft.fallback,
         "tree": draft.tree,
         "inject": draft.inject,
         "synth_rates": _synthetic(draft),

@@ -26,7 +26,13 @@ def opening(draft: DraftInfo) -> str:
     """One line that says who drafts."""
     words = (KINDS.get(kind.strip(), kind.strip()) for kind in draft.kind.split(","))
     file = f" from '{draft.path.name}'" if draft.path else ""
-    return f"draft: {' and '.join(words)}{file}, up to {draft.longest} tokens a step"
+    last = otherwise(draft.fallback)
+    return f"draft: {' and '.join(words)}{file}, up to {draft.longest} tokens a step{last}"
+
+
+def otherwise(fallback: str | None) -> str:
+    """Who guesses where the draft does not pay."""
+    return f"; where it does not pay, {fallback}" if fallback else ""
 
 
 def details(draft: DraftInfo) -> Iterator[str]:
@@ -93,6 +99,7 @@ def record(finished: Finished, draft: DraftInfo | None) -> dict[str, Any] | None
         "model": str(draft.path) if draft.path else None,
         "kind": draft.kind,
         "n_max": draft.longest,
+        "fallback": draft.fallback,
         "taps": list(draft.taps),
         "bytes": sum(draft.memory),
         **counts(did),

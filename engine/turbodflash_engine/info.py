@@ -77,6 +77,7 @@ class DraftInfo(NamedTuple):
     taps: layers of the model that it sees the inputs of. longest: the most tokens of one draft.
     context: positions of its own cache; 0 = it has none.
     synthetic: acceptance is drawn at random, and the text is not real.
+    fallback: the type that guesses where the draft does not pay, if any.
     """
 
     kind: str
@@ -88,6 +89,7 @@ class DraftInfo(NamedTuple):
     parameters: int = 0
     context: int = 0
     synthetic: bool = False
+    fallback: str | None = None
 
 
 class ModelInfo(NamedTuple):

@@ -25,6 +25,7 @@ from turbodflash_engine.pairing import (
     draft_context,
     draft_info,
     draft_plan,
+    fallback,
     one_of,
     rules,
 )
@@ -99,19 +100,21 @@ def _build(
     drafts_on = choice.draft or placement.head
     cache = cache_plan(options, plan.context)
     model = found.architecture.build(found.config, found.tensors, placement, cache)
-    drafters, types = rules(spec), CacheTypes.of_draft(options)
+    drafters, last, types = rules(spec), None, CacheTypes.of_draft(options)
     if draft:
         _check_contexts(options, draft_context(spec, plan.context), plan.context)
         own = draft_plan(options, plan.context)
         drafters.append(draft.build(drafts_on, model.shared, own, spec))
-    drafter = one_of(drafters)
+        last = fallback(spec)
+    drafter = one_of(drafters, last)
     tokenizer, template = _speech(found.file.metadata, found.template)  # while weights are packed
     devices.flush()
     _check_vocabulary(found.file, tokenizer, model)
     info = _info(options, found.file, found.config, plan, placement)
     info = info._replace(token=work_of(found, placement.head))
     if drafter:
-        info = info._replace(draft=draft_info(drafter, draft, spec, plan.draft, plan.context))
+        told = draft_info(drafters, last, draft, spec, plan.draft, plan.context)
+        info = info._replace(draft=told)
     info = info._replace(notes=info.notes + _of_apart(found, draft))
     if draft:
         notes = draft.notes(model.shared) + _of_draft(types, draft)

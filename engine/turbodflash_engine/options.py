@@ -117,6 +117,8 @@ class SpecOptions:
     device: auto = where the model's head is. gpu_layers: a draft is on one device: 0 = the CPU, any
         other number = a card; None = as the device says.
     width: tokens verified in a step; None = what pays at the moment, down to none.
+    fallback: where a draft from a file does not pay, guess from n-grams of the text, unless `types`
+        has any; with a width of None alone.
     tree: nodes verified in a step, up to MOST_TREE; 0 = a chain.
     inject: when accepted tokens reach the draft's cache; it changes the speed only.
     synth_rates: instead of comparing, accept the i-th draft with this probability once those before
@@ -136,6 +138,7 @@ class SpecOptions:
     device: str = "auto"
     gpu_layers: int | None = None
     width: int | None = None
+    fallback: bool = True
     tree: int = 0
     inject: str = "auto"
     synth_rates: tuple[float, ...] = ()

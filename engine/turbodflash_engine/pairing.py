@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,6 +23,10 @@ from turbodflash_engine.options import SPEC_TYPES, LoadOptions, SpecOptions
 from turbodflash_engine.quant import weight_type
 from turbodflash_engine.tokenizer.pairing import check_same_tokens
 from turbodflash_kernels.device import Device
+
+FALLBACK = "ngram-cache"
+"""The type that guesses where a draft does not pay: of those without a file, it brings the most in
+ordinary text, and costs the least where it is wrong."""
 
 _SIMPLE = "draft_model"
 """The module that takes any model; it is asked last whether a file is of its kind."""
@@ -125,27 +129,49 @@ def own_draft(file: GgufFile, type: str, loaded: Callable[[int], None]) -> Draft
 
 def rules(options: SpecOptions) -> list[Drafter]:
     """The drafters asked for that need no file."""
-    asked = [name for name in SPEC_TYPES if name in options.types]
-    kinds = [plugins.find("drafters", _module(name)) for name in asked]
-    return [kind.build(options) for kind in kinds if isinstance(kind, RuleKind)]
+    asked = (name for name in SPEC_TYPES if name in options.types)
+    return [drafter for name in asked if (drafter := _rule(name, options))]
 
 
-def one_of(drafters: list[Drafter]) -> Drafter | None:
+def one_of(drafters: list[Drafter], fallback: Drafter | None = None) -> Drafter | None:
     """All of them as one; None of none."""
-    return FirstOf(drafters) if len(drafters) > 1 else next(iter(drafters), None)
+    if len(drafters) + bool(fallback) > 1:
+        return FirstOf(drafters, fallback)
+    return next(iter(drafters), None)
+
+
+def fallback(options: SpecOptions) -> Drafter | None:
+    """What guesses where a draft from a file does not pay."""
+    measured = options.width is None and not options.tree and not options.synth_rates
+    if not (options.fallback and measured) or rules(options):
+        return None
+    return _rule(FALLBACK, options)
+
+
+def _rule(type: str, options: SpecOptions) -> Drafter | None:
+    kind = plugins.find("drafters", _module(type))
+    return kind.build(options) if isinstance(kind, RuleKind) else None
 
 
 def draft_info(
-    drafter: Drafter, draft: DraftFile | None, spec: SpecOptions, planned: Memory, context: int
+    drafters: Sequence[Drafter],
+    last: Drafter | None,
+    draft: DraftFile | None,
+    spec: SpecOptions,
+    planned: Memory,
+    context: int,
 ) -> DraftInfo:
-    """What is told of a drafter. planned: for it; context: positions of the model's cache."""
+    """What is told of drafters. last: the fallback; planned: for them; context: positions of the
+    model's cache."""
+    asked = FirstOf(drafters)
     info = DraftInfo(
-        kind=drafter.name,
+        kind=asked.name,
         path=draft.file.path if draft else spec.model,
-        taps=drafter.taps,
-        longest=drafter.longest,
-        memory=_memory(drafter, draft, planned),
+        taps=asked.taps,
+        longest=asked.longest,
+        memory=_memory(asked, draft, planned),
         synthetic=bool(spec.synth_rates),
+        fallback=last.name if last else None,
     )
     if draft is None:
         return info

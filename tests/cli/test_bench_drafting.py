@@ -36,6 +36,7 @@ FIGURES = {
     "draft": "some/weak.gguf",
     "draft_kind": "draft-dflash",
     "n_max": 7,
+    "fallback": None,
     "draft_bytes": 2**24,
     "tokens": 128,
     "repeats": 2,
@@ -124,6 +125,10 @@ class TestHowItIsShown:
         assert "accepted of a draft: 0 tokens 20x, 2 tokens 5x\n" in out
         assert "by position: 0.50 0.25\n" in out
         assert out.endswith("identical: yes\n")
+
+    def test_who_guesses_where_the_draft_does_not_pay(self, program: Program, bench: Bench) -> None:
+        bench.figures = {**FIGURES, "fallback": "ngram-cache"}
+        assert "16.0 MiB; where it does not pay, ngram-cache\n" in run(program).out
 
     def test_a_difference_is_shown(self, program: Program, bench: Bench) -> None:
         bench.figures = {**FIGURES, "identical": False, "first_difference": WRONG}

@@ -219,6 +219,20 @@ def test_every_drafter_of_several_has_its_own_width() -> None:
     assert len(bad.asked) > 50
 
 
+def test_a_fallback_is_followed_where_the_draft_is_not() -> None:
+    def speed(good: float, draft: Sequence[float]) -> float:
+        block, text = Machine(always(*draft)), Machine(always(good), draft_cost=0.001, seed=1)
+        both = FirstOf([block], fallback=text)  # type: ignore[list-item, arg-type]
+        drafting = Drafting(both, SpecOptions(), lambda: block.now + text.now)
+        block.name = "draft-dflash"
+        plain = block.speed(2048, drafting)
+        return 2048 / (2048 / plain + text.spent)
+
+    assert speed(0.6, [0.0]) >= 1.3
+    assert speed(0.0, [0.0]) >= 0.98
+    assert speed(0.6, [0.95]) >= 0.98 * speed(0.0, [0.95])
+
+
 # what is known
 
 

@@ -47,8 +47,9 @@ def opened(draft: str | None = None, target: str = "qwen3", **spec: Any) -> Load
 )
 def test_a_file_says_what_it_is(draft: str, kind: str) -> None:
     loaded = opened(draft)
-    info, drafter = loaded.info.draft, loaded.drafter
-    assert drafter is not None
+    assert loaded.drafter is not None
+    drafter, _ = parts_of(loaded.drafter)
+    info = loaded.info.draft
     assert info is not None
     assert info.kind == drafter.name == kind
     assert (info.path, info.taps, info.longest) == (path_of(draft), drafter.taps, drafter.longest)
@@ -59,6 +60,32 @@ def test_a_file_says_what_it_is(draft: str, kind: str) -> None:
     assert min(info.memory) >= 0
     assert not info.synthetic
     assert opened(draft, types=(kind,)).info.draft == info
+
+
+@pytest.mark.parametrize(
+    ("options", "last"),
+    [
+        ({}, ["ngram-cache"]),
+        ({"n_max": 3}, ["ngram-cache"]),
+        ({"types": ("draft-dflash",)}, ["ngram-cache"]),
+        ({"types": ("ngram-mod",)}, []),
+        ({"width": 3}, []),
+        ({"tree": 4}, []),
+        ({"synth_rates": (0.5,)}, []),
+        ({"fallback": False}, []),
+    ],
+)
+def test_the_fallback_comes_unless_another_way_was_asked_for(
+    options: dict[str, Any], last: list[str]
+) -> None:
+    loaded = opened("dflash--qwen3", **options)
+    assert loaded.drafter is not None
+    assert loaded.info.draft is not None
+    asked_for = ("draft-dflash", *options.get("types", ()))
+    names = [part.name for part in parts_of(loaded.drafter)]
+    assert [name for name in names if name not in asked_for] == last
+    assert loaded.info.draft.fallback == (last[0] if last else None)
+    assert "ngram-cache" not in loaded.info.draft.kind
 
 
 def test_a_type_that_the_file_is_not_is_refused() -> None:

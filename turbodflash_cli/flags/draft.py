@@ -132,6 +132,15 @@ class DraftFlags(Group):
             common=True,
         ),
     ] = None
+    fallback: Annotated[
+        bool | None,
+        flag(
+            "--spec-fallback",
+            help="Where the draft does not pay, guess from what the text repeats (width auto).",
+            off=("--no-spec-fallback",),
+            default="on",
+        ),
+    ] = None
     tree: Annotated[
         int | None,
         flag(

@@ -12,11 +12,12 @@ from turbodflash_engine.options import SPEC_TYPES
 class FirstOf:
     """Drafters in the order of `SPEC_TYPES`, whatever the order they are given in.
 
-    Every one sees every token; each sees only the rows it asked for.
+    Every one sees every token; each sees only the rows it asked for. fallback: asked after them.
     """
 
-    def __init__(self, drafters: Sequence[Drafter]) -> None:
-        self.parts = tuple(sorted(drafters, key=lambda each: SPEC_TYPES.index(each.name)))
+    def __init__(self, drafters: Sequence[Drafter], fallback: Drafter | None = None) -> None:
+        asked = sorted(drafters, key=lambda each: SPEC_TYPES.index(each.name))
+        self.parts = (*asked, *([fallback] if fallback else []))
         self.taps = tuple(sorted({tap for part in self.parts for tap in part.taps}))
 
     @property

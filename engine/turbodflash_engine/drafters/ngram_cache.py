@@ -6,7 +6,7 @@ Statistics are those of the text at hand; statistics kept in files from run to r
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from turbodflash_engine.drafters._base import Draft, RuleKind
 from turbodflash_engine.drafters._ngram import NgramDrafter, at_most, table_bytes
@@ -86,10 +86,11 @@ class _Followers:
 
 
 class Statistics:
-    """What followed the n-grams of one to four tokens of a growing text."""
+    """What followed the n-grams of one to four tokens of a growing text, counted when asked."""
 
     def __init__(self) -> None:
         self.tokens = array("i")
+        self._counted = 0  # tokens
         self._sizes = [(size, _Followers(size)) for size in range(1, LARGEST + 1)]
 
     @property
@@ -98,6 +99,7 @@ class Statistics:
 
     def guess(self, history: Sequence[int]) -> int | None:
         """The next token: the longest n-gram that has a clear follower decides."""
+        self._count()
         end = array("i", history[-LARGEST:])
         for size, followers in reversed(self._sizes[: len(end)]):
             token = followers.guess(end[-size:].tobytes())
@@ -106,16 +108,25 @@ class Statistics:
         return None
 
     def extend(self, tokens: Sequence[int]) -> None:
-        for token in tokens:
-            for size, followers in self._sizes[: len(self.tokens)]:
-                followers.add(self.tokens[-size:].tobytes(), token)
-            self.tokens.append(token)
+        self.tokens.extend(tokens)
 
     def truncate(self, length: int) -> None:
-        while len(self.tokens) > length:
-            token = self.tokens.pop()
-            for size, followers in self._sizes[: len(self.tokens)]:
-                followers.take_back(self.tokens[-size:].tobytes(), token)
+        while self._counted > length:
+            self._counted -= 1
+            for ngram, followers in self._before(self._counted):
+                followers.take_back(ngram, self.tokens[self._counted])
+        del self.tokens[length:]
+
+    def _count(self) -> None:
+        for at in range(self._counted, len(self.tokens)):
+            for ngram, followers in self._before(at):
+                followers.add(ngram, self.tokens[at])
+        self._counted = len(self.tokens)
+
+    def _before(self, at: int) -> Iterator[tuple[bytes, _Followers]]:
+        """The n-grams that end before a token."""
+        for size, followers in self._sizes[:at]:
+            yield self.tokens[at - size : at].tobytes(), followers
 
 
 class NgramCache(NgramDrafter):

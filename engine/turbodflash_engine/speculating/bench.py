@@ -93,6 +93,7 @@ class _Bench:
             "draft": str(draft.path) if draft.path else None,
             "draft_kind": draft.kind,
             "n_max": draft.longest,
+            "fallback": draft.fallback,
             "draft_bytes": sum(draft.memory),
             "tokens": self._say.max_tokens,
             "repeats": repeats,
