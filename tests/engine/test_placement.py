@@ -14,6 +14,7 @@ from tests.engine.tiny_models import golden, path_of, tensors_of, tiny
 from turbodflash_engine import devices, plugins
 from turbodflash_engine.devices import Choice, Devices, choose
 from turbodflash_engine.drafters._across import Across, across
+from turbodflash_engine.drafters._first import parts_of
 from turbodflash_engine.errors import BadUsage, DoesNotFit, TurbodflashError
 from turbodflash_engine.loading import Loaded, load
 from turbodflash_engine.models._base import Model
@@ -201,7 +202,9 @@ def test_a_draft_is_with_the_head_or_where_it_is_asked_to_be(
     found = loaded(device="reference", gpu_layers=3, spec=options)
     assert found.device.name == "reference"
     assert found.drafts_on.name == name
-    assert isinstance(found.drafter, Across)  # its taps are the inputs of layers on both devices
+    assert found.drafter is not None
+    draft, _ = parts_of(found.drafter)
+    assert isinstance(draft, Across)  # its taps are the inputs of layers on both devices
 
 
 def on_a_card_of(nbytes: int, monkeypatch: pytest.MonkeyPatch, **changes: Any) -> Loaded:

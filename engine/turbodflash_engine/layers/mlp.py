@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 from turbodflash_engine.layers.residual import closing
 from turbodflash_engine.layers.tensors import Layout, Tensors
 from turbodflash_kernels.device import Device
-from turbodflash_kernels.op import Array, Gated, RmsNorm
+from turbodflash_kernels.op import Array, RmsNorm
 
 
 class MlpShape(NamedTuple):
@@ -66,26 +66,20 @@ class Mlp:
             return RmsNorm(device.upload(tensors.vector(f"{prefix}{name}.weight")), eps)
 
         gate_up = (f"{prefix}ffn_gate", f"{prefix}ffn_up")
-        bias = tensors.vectors((f"{name}.bias" for name in gate_up), (shape.hidden,) * 2)
-        self._gate_up = device.bind(
-            "linear",
-            weight=device.pack([tensors.part(f"{name}.weight") for name in gate_up], shape.width),
-            prologue=normed(norm),
-            bias=None if bias is None else device.upload(bias),
-        )
+        wide = tensors.vectors((f"{name}.bias" for name in gate_up), (shape.hidden,) * 2)
         bias = tensors.vectors([f"{prefix}ffn_down.bias"], [shape.width])
-        self._down = device.bind(
-            "linear",
-            weight=device.pack([tensors.part(f"{prefix}ffn_down.weight")], shape.hidden),
-            prologue=Gated(activation),
-            bias=None if bias is None else device.upload(bias),
+        self.alone = device.bind(
+            "feed_forward",
+            gate_up=device.pack([tensors.part(f"{name}.weight") for name in gate_up], shape.width),
+            down=device.pack([tensors.part(f"{prefix}ffn_down.weight")], shape.hidden),
+            prologue=normed(norm),
+            activation=activation,
+            gate_up_bias=None if wide is None else device.upload(wide),
+            down_bias=None if bias is None else device.upload(bias),
         )
-        self._close = closing(device, self._down, normed(post) if post else None, scale)
+        """What down gives, neither normed nor added to anything."""
+        self._close = closing(device, self.alone, normed(post) if post else None, scale)
 
     def __call__(self, x: Array) -> Array:
         """x f32[n, width] -> f32[n, width]."""
-        return self._close(self._gate_up(x), x)
-
-    def alone(self, x: Array) -> Array:
-        """What down gives, neither normed nor added to anything."""
-        return self._down(self._gate_up(x))
+        return self._close(x, x)

@@ -20,14 +20,20 @@ class Codes:
     Lines lie in panels of rows, block by block: so a product reads the same block of many rows as
     one stream. Of a row or two every thread makes its own: that is sooner done than waited for.
     panel: most rows of one; of 1, all rows are apart and can be read from anywhere on.
-    spare: whoever reads them may go so many rows beyond the last.
+    spare: whoever reads them may go so many rows beyond the last. shared: no thread has its own.
     """
 
     def __init__(
-        self, device: CpuDevice, n: int, k: int, panel: int = layout.PANEL, spare: int = 0
+        self,
+        device: CpuDevice,
+        n: int,
+        k: int,
+        panel: int = layout.PANEL,
+        spare: int = 0,
+        shared: bool = False,
     ) -> None:
         nbytes = LINE * (k // layout.BLOCK)
-        self.private = n <= layout.PRIVATE_ROWS
+        self.private = n <= layout.PRIVATE_ROWS and not shared
         self.panel = 1 if self.private else min(panel, layout.filled(n))
         self.row_bytes = nbytes if self.panel > 1 else layout.row_stride(nbytes)
         if not self.private:

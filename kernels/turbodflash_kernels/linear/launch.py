@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -38,7 +39,7 @@ def unfit(weight: CpuWeight) -> str | None:
 def bind(
     device: CpuDevice, *, weight: CpuWeight, prologue: Prologue, bias: Array | None
 ) -> Callable[..., Array]:
-    products = [product(device, part, _view(part)) for part in weight.parts]
+    multiplied = products(device, weight)
     coded = any(not part.format.dense for part in weight.parts)
     dense = any(part.format.dense for part in weight.parts)
     quantise = preparation(device, prologue, True) if coded else 0
@@ -49,14 +50,21 @@ def bind(
         out = device.scratch((n, weight.rows), np.float32)
         codes = quantised(device, quantise, prologue, x, weight.cols) if coded else None
         plain = kept(device, keep, prologue, x, weight.cols) if keep else x
-        first = 0
-        for part, multiply in zip(weight.parts, products, strict=True):
+        for part, (first, multiply) in zip(weight.parts, multiplied, strict=True):
             left = plain if part.format.dense else codes
             multiply(left, n, out, 4 * first, bias, residual)
-            first += part.rows
         return out
 
     return linear
+
+
+def products(device: CpuDevice, weight: CpuWeight) -> list[tuple[int, Callable[..., None]]]:
+    """Of each part, the column that its results begin with, and its product."""
+    ends = accumulate((part.rows for part in weight.parts), initial=0)
+    return [
+        (first, product(device, part, _view(part)))
+        for first, part in zip(ends, weight.parts, strict=False)
+    ]
 
 
 def product_kernel(device: CpuDevice, part: PackedPart, view: streams.View) -> int:
@@ -88,7 +96,7 @@ def product(device: CpuDevice, part: PackedPart, view: streams.View) -> Callable
         else:
             device.keep(left)
             inputs = (address(left), left.strides[0], rest, 0)
-        per_task, row_step = _task_shape(device, n, count)
+        per_task, row_step = task_shape(device, n, count)
         tasks = -(-count // per_task) * -(-n // row_step)
         device.keep(part.tiles, lower, bias, residual)
         device.record(
@@ -108,7 +116,7 @@ def product(device: CpuDevice, part: PackedPart, view: streams.View) -> Callable
     return multiply
 
 
-def _task_shape(device: CpuDevice, n: int, tiles: int) -> tuple[int, int]:
+def task_shape(device: CpuDevice, n: int, tiles: int) -> tuple[int, int]:
     """Tiles and activation rows of a task; they decide who computes what, never a result."""
     if n > MANY_ROWS:
         return min(TILES_PER_TASK, -(-tiles // device.threads_batch)), layout.PANEL

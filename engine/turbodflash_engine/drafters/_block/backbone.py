@@ -9,7 +9,7 @@ from turbodflash_engine.drafters._words import Words
 from turbodflash_engine.layers.residual import closing, scale_of
 from turbodflash_engine.layers.tensors import Tensors
 from turbodflash_kernels.device import KV, Device
-from turbodflash_kernels.op import Array, Gated, RmsNorm, Rope
+from turbodflash_kernels.op import Array, RmsNorm, Rope
 
 ALL = slice(None)
 
@@ -109,27 +109,24 @@ class _Mlp:
         norm = norm_of(device, tensors, f"{prefix}_norm", config)
         self._conv = _conv(device, tensors, prefix, config, norm)
         gate_up = [tensors.part(f"{prefix}_{name}.weight") for name in ("gate", "up")]
-        self._gate_up = device.bind(
-            "linear",
-            weight=device.pack(gate_up, config.width),
+        self._alone = device.bind(
+            "feed_forward",
+            gate_up=device.pack(gate_up, config.width),
+            down=device.pack([tensors.part(f"{prefix}_down.weight")], config.hidden),
             prologue=None if self._conv else norm,
-            bias=None,
-        )
-        self._down = device.bind(
-            "linear",
-            weight=device.pack([tensors.part(f"{prefix}_down.weight")], config.hidden),
-            prologue=Gated(config.activation),
-            bias=None,
+            activation=config.activation,
+            gate_up_bias=None,
+            down_bias=None,
         )
         end = _norm_behind(device, tensors, f"blk.{index}.post_ffw_norm", config)
         scale = scale_of(tensors, f"blk.{index}.layer_output_scale.weight")
-        self._close = closing(device, self._down, end, scale)
+        self._close = closing(device, self._alone, end, scale)
 
     def __call__(self, x: Array) -> Array:
         if self._conv is None:
-            return self._close(self._gate_up(x), x)
+            return self._close(x, x)
         h, dynamic = self._conv.before(x)
-        return self._conv.after(self._down(self._gate_up(h)), dynamic, x)
+        return self._conv.after(self._alone(h), dynamic, x)
 
 
 class _Conv:
