@@ -64,15 +64,9 @@ def split(args, task, scratch):
     Of a tree, only chunks that end before its first position.
     """
     kv, n, (_, group, _) = load_i64(args + KV), load_i64(args + N), heads_of(args)
-    splits, queries, size = load_i64(args + SPLITS), n * group, partial_bytes(args)
-    head = task // splits
+    queries, size = n * group, partial_bytes(args)
+    head, first, last = chunks_of_task(args, task)
     here, furthest = partials_of(args, head), furthest_of(args)
-    begin, end = chunks_of(args, 0, n, furthest)
-    if load_i64(args + PARENTS) != 0:
-        end = load_i32(load_i64(args + POSITIONS)) // CHUNK
-    each = (max(end - begin, 0) + splits - 1) // splits
-    first = begin + split_of(task % splits, splits) * each
-    last = min(first + each, end)
     chunk, direct = load_i64(args + CHUNK_KERNEL), args + (DIRECT if n == 1 else NOTHING)
     for j in range(0, queries, MOST_QUERIES):
         count = min(MOST_QUERIES, queries - j)
@@ -80,10 +74,31 @@ def split(args, task, scratch):
         space = bounds + bounds_bytes(count)
         for c in range(first, last):
             bound(args, j, j + count, c * CHUNK, furthest, bounds)
-            following = keys_at(kv, c + 1, head) if c + 1 < last else 0
+            following = keys_at(kv, c + 1, head) if c + 1 < last else keys_of_task(args, task + 1)
             out = partial_of(args, here, c, j)
             k, v = keys_at(kv, c, head), values_at(kv, c, head)
             call11(chunk, kv, direct, k, v, following, scratch, count, bounds, space, out, size)
+
+
+@inline
+def chunks_of_task(args, task):
+    """Its head, and the chunks of its split."""
+    splits = load_i64(args + SPLITS)
+    begin, end = chunks_of(args, 0, load_i64(args + N), furthest_of(args))
+    if load_i64(args + PARENTS) != 0:
+        end = load_i32(load_i64(args + POSITIONS)) // CHUNK
+    each = (max(end - begin, 0) + splits - 1) // splits
+    first = begin + split_of(task % splits, splits) * each
+    return task // splits, first, min(first + each, end)
+
+
+@inline
+def keys_of_task(args, task):
+    """The first keys that a task will look at: mostly its thread's next; 0 if there are none."""
+    head, first, last = chunks_of_task(args, task)
+    if head >= heads_of(args)[0] or first >= last:
+        return 0
+    return keys_at(load_i64(args + KV), first, head)
 
 
 def branches(args, task, scratch):
