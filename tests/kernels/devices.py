@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from tests.interpreter import improve
 from turbodflash_kernels import every_op
+from turbodflash_kernels._cpu import isa
 from turbodflash_kernels._reference import ReferenceDevice, ReferenceWeight
 from turbodflash_kernels.attend import ref as attend
 from turbodflash_kernels.cases import Case, Values
@@ -81,7 +82,8 @@ def yardstick(name: str, case: Case) -> Yardstick:
     """Plain arithmetic in the precision that a device promises."""
     if name == "gpu":
         return HalfPrecision
-    if name == "cpu" and "turbo4" in (getattr(case, "format", ""), getattr(case, "values", "")):
+    types = getattr(case, "format", ""), getattr(case, "values", "")
+    if name == "cpu" and ("turbo4" in types or multiplies_bytes(types[0])):
         return WholeNumbers
     rounds = name != "reference" and case.lossy_weights
     return RoundedActivations if rounds else ReferenceDevice
@@ -108,17 +110,25 @@ class RoundedActivations(ReferenceDevice):
 class WholeNumbers(ReferenceDevice):
     """float32, but what is multiplied with a turbo4 head of 64 numbers is rounded, queries of each
     head and weights of each 128 keys, so that the sizes of all add up to 2^17 at most and none is
-    over 2^15; the largest sum of two levels is 2^14."""
+    over 2^15; the largest sum of two levels is 2^14. What is multiplied with bytes of q8_0 keys is
+    rounded so that none is over 127 * 2^8."""
 
     def bind(self, op: str, /, **static: Any) -> Callable[..., Any]:
         if op != "attend":
             return super().bind(op, **static)
         formats = (static["kv"].format_k, static["kv"].format_v)
         sides = [each.type.name == "turbo4" and each.head_dim == 64 for each in formats]
-        return attend.bind(self, **static, look=partial(look_in_whole_numbers, *sides))
+        look = partial(look_in_whole_numbers, multiplies_bytes(formats[0].type.name), *sides)
+        return attend.bind(self, **static, look=look)
+
+
+def multiplies_bytes(keys: str) -> bool:
+    """Whether this machine multiplies keys of the type as the bytes they are."""
+    return keys == "q8_0" and isa.choose() == "avx512_vnni"
 
 
 def look_in_whole_numbers(
+    of_bytes: bool,
     keys: bool,
     values: bool,
     q: NDArray[Any],
@@ -128,6 +138,9 @@ def look_in_whole_numbers(
     sinks: NDArray[Any] | None,
 ) -> NDArray[Any]:
     """As `attend.look`. Half a head's numbers repeat the others."""
+    if of_bytes:
+        unit = np.abs(q).max(-1, keepdims=True) / (127 * 2**8)
+        q = np.rint(q / np.where(unit == 0, 1, unit)) * unit
     if keys:
         q, k = in_whole_numbers(q, 64), in_levels(k)
     weights, total = attend.softmax(q @ k.swapaxes(1, 2) * q.dtype.type(scale), sinks)

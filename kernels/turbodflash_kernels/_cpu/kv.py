@@ -165,7 +165,7 @@ def make(
     turns = [_turn(format.rotation) for format in (format_k, format_v)]
     turn = library.address("_cpu.turn_kernels", "rotate") if any(turns) else 0
     words += [*turns, address(SIGNS), turn, chunks]
-    words += _in_integers(library, format_k, "queries", "scores")
+    words += _of_bytes(library, format_k) or _in_integers(library, format_k, "queries", "scores")
     words += _in_integers(library, format_v, "weights", "sums")
     words += _panel(format_v)
     assert len(words) == WORDS
@@ -188,6 +188,13 @@ def _in_integers(library: Library, format: HeadFormat, rounding: str, product: s
         library.address("_cpu.rounding_kernels", rounding),
         library.address("_cpu.integer_kernels", product),
     ]
+
+
+def _of_bytes(library: Library, format: HeadFormat) -> list[int]:
+    """Kernels that multiply q8_0 keys as the bytes they are."""
+    if format.type.name != "q8_0" or library.isa != "avx512_vnni":
+        return []
+    return [library.address("_cpu.byte_kernels", name) for name in ("queries", "scores")]
 
 
 def _encoder(library: Library, format: HeadFormat) -> int:
