@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from hypothesis import given
 from hypothesis import strategies as st
 
 from turbodflash_kernels._cpu.query_kernels import split_of
-from turbodflash_kernels._cpu.words import own_tasks
+from turbodflash_kernels._cpu.words import first_task
 from turbodflash_kernels.attend.launch import SPLITS_PER_THREAD
 
 place_of = split_of.py_func
@@ -25,6 +27,6 @@ def test_no_thread_owns_more_than_its_share_of_a_text(
     splits = threads * SPLITS_PER_THREAD
     there = data.draw(st.integers(1, splits), "splits of the text")
     some = [place_of(task % splits, splits) < there for task in range(heads * splits)]
-    own = own_tasks(len(some), threads)
-    owned = [sum(some[thread * own : (thread + 1) * own]) for thread in range(threads)]
+    cuts = [first_task(len(some), thread, threads) for thread in range(threads + 1)]
+    owned = [sum(some[first:end]) for first, end in pairwise(cuts)]
     assert max(owned) <= -(-heads * there // threads) + threads // 2 - 1

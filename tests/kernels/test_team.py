@@ -7,8 +7,12 @@ import time
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from turbodflash_kernels._cpu.device import CpuDevice
+from turbodflash_kernels._cpu.team import address
+from turbodflash_kernels._cpu.words import float_word
 from turbodflash_kernels.cases import normal, random_part
 from turbodflash_kernels.errors import NoKernel
 
@@ -17,6 +21,39 @@ def answers(device: CpuDevice) -> list[np.ndarray]:
     weight = device.pack([random_part("4-affine", 333, 256, seed=1)], 256)
     linear = device.bind("linear", weight=weight, prologue=None, bias=None)
     return [device.read(linear(device.upload(normal(n, 256, n)))).copy() for n in (1, 7, 40)]
+
+
+DEVICES = {threads: CpuDevice(threads) for threads in (1, 2, 3, 5, 9)}
+MOST_TASKS, WIDTH = 40, 16
+
+
+@given(
+    threads=st.sampled_from(list(DEVICES)),
+    records=st.lists(
+        st.tuples(st.integers(1, MOST_TASKS), st.sampled_from([0.5, 1.0, 2.0])), min_size=1
+    ),
+    times=st.integers(1, 20),
+)
+@settings(max_examples=60, deadline=None)
+def test_every_task_of_every_record_is_done_once_and_in_their_order(threads, records, times):
+    """A record adds 1 to as many numbers as it has tasks, in their places, and scales them."""
+    device = DEVICES[threads]
+    numbers, ones = (device.upload(np.full((MOST_TASKS, WIDTH), v, np.float32)) for v in (0, 1))
+    kernel, parts = device.kernel("add", "add"), (numbers, ones)
+
+    def step():
+        for tasks, scale in records:
+            words = [WIDTH, 1, float_word(scale), address(numbers), numbers.strides[0], 2]
+            for part in parts:
+                words += (address(part), part.strides[0], 0, 0)
+            device.record(kernel, tasks, *words, rows=1)
+
+    run, wanted = device.capture(step), np.zeros(MOST_TASKS, np.float32)
+    for _ in range(times):
+        run()
+        for tasks, scale in records:
+            wanted[:tasks] = (wanted[:tasks] + 1) * np.float32(scale)
+    np.testing.assert_array_equal(device.read(numbers), np.repeat(wanted[:, None], WIDTH, 1))
 
 
 @pytest.mark.parametrize(("threads", "batch"), [(2, 0), (3, 1), (1, 4), (5, 2)])

@@ -18,6 +18,13 @@ def _emit_fetch_add(builder: Builder, address: ir.Value, value: ir.Value) -> ir.
     return builder.atomic_rmw("add", _word(builder, address), value, "seq_cst")
 
 
+def _emit_exchange(
+    builder: Builder, address: ir.Value, found: ir.Value, value: ir.Value
+) -> ir.Value:
+    result = builder.cmpxchg(_word(builder, address), found, value, "seq_cst", "seq_cst")
+    return builder.zext(builder.extract_value(result, 1), I64)
+
+
 def _emit_load_acquire(builder: Builder, address: ir.Value) -> ir.Value:
     return builder.load_atomic(_word(builder, address), "acquire", 8)
 
@@ -44,6 +51,8 @@ def _emit_call_kernel(
 
 
 fetch_add = intrinsic("fetch_add", _int, (_int, _int), _emit_fetch_add)
+exchange = intrinsic("exchange", _int, (_int, _int, _int), _emit_exchange)
+"""Whether the word there was what was found, and now is the value."""
 load_acquire = intrinsic("load_acquire", _int, (_int,), _emit_load_acquire)
 store_release = intrinsic("store_release", types.void, (_int, _int), _emit_store_release)
 pause = intrinsic("pause", types.void, (_int,), _emit_pause)

@@ -18,7 +18,7 @@ from turbodflash_kernels._cpu.memory import Memory
 from turbodflash_kernels._cpu.packing import Packing
 from turbodflash_kernels._cpu.state import CpuState
 from turbodflash_kernels._cpu.team import Tape, Team, address, aligned
-from turbodflash_kernels._cpu.words import ARGUMENT_WORDS, RECORD_WORDS, float_word, own_tasks
+from turbodflash_kernels._cpu.words import ARGUMENT_WORDS, RECORD_WORDS, first_task, float_word
 from turbodflash_kernels.device import Device, ring_of
 from turbodflash_kernels.kv import HeadFormat
 from turbodflash_kernels.op import DeltaShape, Part
@@ -171,7 +171,7 @@ class CpuDevice(Device):
 
     def _announce(self, stream: Stream, tasks: int) -> None:
         """Let whoever waits after a record since the stream before this ask for its beginning."""
-        own = own_tasks(tasks, self.threads)
+        own = first_task(tasks, 1, self.threads)
         for at in range(self._announced, len(self._records), RECORD_WORDS):
             self._records[at + RECORD_WORDS - 2 : at + RECORD_WORDS] = (
                 stream.address,

@@ -20,11 +20,14 @@ from turbodflash_kernels._cpu.library import Library, function_at
 from turbodflash_kernels._cpu.words import (
     ACTIVE,
     EPOCH,
+    GENERATION,
+    PARKED,
     RECORD_WORDS,
     RECORDS,
     SCRATCH,
     SCRATCH_EACH,
     TAPE,
+    THREAD_BYTES,
     THREADS,
     YIELD,
 )
@@ -68,12 +71,13 @@ class Team:
 
     def __init__(self, threads: int, library: Library) -> None:
         self.threads = threads
-        self._shared = aligned((THREADS + 64 * threads) // 8, np.int64)
+        self._shared = aligned((THREADS + THREAD_BYTES * threads) // 8, np.int64)
         self._words = self._shared.data  # read and written with less ado than an array
         self._scratch = aligned(threads * SCRATCH_BYTES, np.uint8)
         self._base = address(self._shared)
         self._put(SCRATCH, address(self._scratch))
         self._put(SCRATCH_EACH, SCRATCH_BYTES)
+        self._put(GENERATION, 1)  # words of 0 are of another
         self._put(YIELD, _yield_address())
         self._play = library.function(2, "_cpu.team_kernels", "play")
         self._wake = [threading.Event() for _ in range(threads)]
@@ -102,7 +106,7 @@ class Team:
 
     def _wake_parked(self) -> None:
         for thread in range(1, self.threads):
-            if self._words[(THREADS + 64 * thread) // 8]:
+            if self._words[(THREADS + THREAD_BYTES * thread + PARKED) // 8]:
                 self._wake[thread].set()
 
 
@@ -110,7 +114,7 @@ def _serve(
     shared: NDArray[np.int64], library: Library, kernel: int, thread: int, wake: threading.Event
 ) -> None:
     """The life of a helping thread. It must not keep the team alive."""
-    base, parked = address(shared), (THREADS + 64 * thread) // 8
+    base, parked = address(shared), (THREADS + THREAD_BYTES * thread + PARKED) // 8
     library.wait(kernel)
     stand_by = function_at(kernel, 3)
     while shared[RECORDS // 8] >= 0:

@@ -10,8 +10,13 @@ import struct
 EPOCH = 0  # grows with every tape
 TAPE, RECORDS, ACTIVE, SCRATCH, SCRATCH_EACH = 64, 72, 80, 88, 96
 YIELD = 104  # the system's function that gives the core away
-NEXT_TASK, ARRIVED, GENERATION = 128, 192, 256
-THREADS = 320  # then 64 bytes a thread: parked, the epoch it has seen
+ARRIVED, GENERATION = 128, 192
+THREADS = 256  # then for each thread:
+PARKED, SEEN = 0, 8  # SEEN: the epoch
+NEXT = 64  # the first of its own tasks that nobody has taken, below the number of its generation
+HELPED = 128  # how many of them others have done
+THREAD_BYTES = 192
+TASK_BITS = 24
 
 # A record: kernel, number of tasks, arguments, and where the next stream begins for each thread
 RECORD_WORDS = 28
@@ -20,10 +25,10 @@ AHEAD, AHEAD_STRIDE = 8 * 26, 8 * 27
 EACH_THREAD = -1  # as a number of tasks: every thread does it, into its own scratch; nobody waits
 
 
-def own_tasks(tasks: int, active: int) -> int:
-    """Tasks in a row that a thread does before it takes what is left: its stream of memory is
-    long, and the last tasks still even out a thread that is late."""
-    return tasks * 3 // (4 * active)
+def first_task(tasks: int, thread: int, active: int) -> int:
+    """Where a thread's own tasks begin; they end where those of the next begin. They stand in a
+    row: its stream of memory is long, and nobody else asks for the same lines."""
+    return tasks * thread // active
 
 
 def float_word(value: float) -> int:
