@@ -133,10 +133,10 @@ def rules(options: SpecOptions) -> list[Drafter]:
     return [drafter for name in asked if (drafter := _rule(name, options))]
 
 
-def one_of(drafters: list[Drafter], fallback: Drafter | None = None) -> Drafter | None:
-    """All of them as one; None of none."""
-    if len(drafters) + bool(fallback) > 1:
-        return FirstOf(drafters, fallback)
+def one_of(drafters: list[Drafter], last: Drafter | None = None) -> Drafter | None:
+    """All of them as one, with a fallback as the last; None of none."""
+    if last or len(drafters) > 1:
+        return FirstOf(drafters, last)
     return next(iter(drafters), None)
 
 

@@ -13,10 +13,10 @@ YIELD = 104  # the system's function that gives the core away
 ARRIVED, GENERATION = 128, 192
 THREADS = 256  # then for each thread:
 PARKED, SEEN = 0, 8  # SEEN: the epoch
-NEXT = 64  # the first of its own tasks that nobody has taken, below the number of its generation
+NEXT = 64  # the first of its own tasks that nobody has taken, and which generation they are of
 HELPED = 128  # how many of them others have done
 THREAD_BYTES = 192
-TASK_BITS = 24
+TASK_BITS = 24  # of NEXT; those above are the generation's
 
 # A record: kernel, number of tasks, arguments, and where the next stream begins for each thread
 RECORD_WORDS = 28
