@@ -1,7 +1,8 @@
-"""How much of a thread's memory attention takes."""
+"""How attention is shared out, and how much of a thread's memory it takes."""
 
 from turbodflash_kernels._cpu.kv_words import CHUNK
 
+SPLITS_PER_THREAD = 4  # of the keys that few rows see
 MOST_QUERIES = 120  # that a chunk is decoded for at once
 SCORE_BYTES = 4 * CHUNK  # of one query
 WHOLE_BYTES = 2 * CHUNK  # of one query, in whole numbers

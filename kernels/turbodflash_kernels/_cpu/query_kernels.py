@@ -8,7 +8,7 @@ from __future__ import annotations
 import numba
 
 from turbodflash_kernels._cpu.calls import call3
-from turbodflash_kernels._cpu.chunk_words import bounds_bytes
+from turbodflash_kernels._cpu.chunk_words import SPLITS_PER_THREAD, bounds_bytes
 from turbodflash_kernels._cpu.gather_kernels import copy_bytes
 from turbodflash_kernels._cpu.kv_words import (
     CHUNK,
@@ -55,10 +55,14 @@ def block_of(place, blocks):
 
 @inline
 def split_of(place, splits):
-    """Every second one first: a thread's own tasks stand in a row, and of a short text there are
-    only the first few."""
-    evens = (splits + 1) // 2
-    return 2 * place if place < evens else 2 * (place - evens) + 1
+    """As cards are dealt: a thread's own tasks stand in a row, and of a short text there are only
+    the first few splits."""
+    hands = (splits + SPLITS_PER_THREAD - 1) // SPLITS_PER_THREAD
+    each, longer = splits // hands, splits % hands
+    rest = place - longer * (each + 1)
+    if rest < 0:
+        return place // (each + 1) + place % (each + 1) * hands
+    return longer + rest // each + rest % each * hands
 
 
 @inline

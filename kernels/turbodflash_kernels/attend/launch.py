@@ -10,6 +10,7 @@ from turbodflash_kernels._cpu.chunk_words import (
     DIRECT_TYPES,
     MOST_DIRECT,
     MOST_QUERIES,
+    SPLITS_PER_THREAD,
     bounds_bytes,
     space_bytes,
 )
@@ -23,7 +24,6 @@ from turbodflash_kernels.op import Array
 
 TREE_ROWS_PER_TASK = 4
 MOST_TREE_ROWS = 32
-SPLITS_PER_THREAD = 4
 TASKS_PER_THREAD = 8
 
 
