@@ -105,7 +105,7 @@ def _build(
         _check_contexts(options, draft_context(spec, plan.context), plan.context)
         own = draft_plan(options, plan.context)
         drafters.append(draft.build(drafts_on, model.shared, own, spec))
-        last = fallback(spec)
+        last = fallback(spec, drafters[-1].longest)
     drafter = one_of(drafters, last)
     tokenizer, template = _speech(found.file.metadata, found.template)  # while weights are packed
     devices.flush()

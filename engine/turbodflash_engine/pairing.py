@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from turbodflash_engine import plugins
@@ -140,12 +140,12 @@ def one_of(drafters: list[Drafter], last: Drafter | None = None) -> Drafter | No
     return next(iter(drafters), None)
 
 
-def fallback(options: SpecOptions) -> Drafter | None:
-    """What guesses where a draft from a file does not pay."""
+def fallback(options: SpecOptions, longest: int) -> Drafter | None:
+    """What guesses where a draft from a file does not pay, and no further than that would."""
     measured = options.width is None and not options.tree and not options.synth_rates
     if not (options.fallback and measured) or rules(options):
         return None
-    return _rule(FALLBACK, options)
+    return _rule(FALLBACK, replace(options, n_max=longest, n_min=0))
 
 
 def _rule(type: str, options: SpecOptions) -> Drafter | None:

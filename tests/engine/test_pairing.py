@@ -67,6 +67,7 @@ def test_a_file_says_what_it_is(draft: str, kind: str) -> None:
     [
         ({}, ["ngram-cache"]),
         ({"n_max": 3}, ["ngram-cache"]),
+        ({"n_min": 12}, ["ngram-cache"]),
         ({"types": ("draft-dflash",)}, ["ngram-cache"]),
         ({"types": ("ngram-mod",)}, []),
         ({"width": 3}, []),
@@ -86,6 +87,7 @@ def test_the_fallback_comes_unless_another_way_was_asked_for(
     assert [name for name in names if name not in asked_for] == last
     assert loaded.info.draft.fallback == (last[0] if last else None)
     assert "ngram-cache" not in loaded.info.draft.kind
+    assert max(part.longest for part in parts_of(loaded.drafter)) == loaded.info.draft.longest
 
 
 def test_a_type_that_the_file_is_not_is_refused() -> None:

@@ -18,7 +18,7 @@ def _emit_fetch_add(builder: Builder, address: ir.Value, value: ir.Value) -> ir.
     return builder.atomic_rmw("add", _word(builder, address), value, "seq_cst")
 
 
-def _emit_exchange(
+def _emit_compare_exchange(
     builder: Builder, address: ir.Value, found: ir.Value, value: ir.Value
 ) -> ir.Value:
     result = builder.cmpxchg(_word(builder, address), found, value, "seq_cst", "seq_cst")
@@ -51,7 +51,7 @@ def _emit_call_kernel(
 
 
 fetch_add = intrinsic("fetch_add", _int, (_int, _int), _emit_fetch_add)
-exchange = intrinsic("exchange", _int, (_int, _int, _int), _emit_exchange)
+compare_exchange = intrinsic("compare_exchange", _int, (_int, _int, _int), _emit_compare_exchange)
 """Whether the word there was what was found, and now is the value."""
 load_acquire = intrinsic("load_acquire", _int, (_int,), _emit_load_acquire)
 store_release = intrinsic("store_release", types.void, (_int, _int), _emit_store_release)

@@ -8,7 +8,7 @@ from turbodflash_kernels._cpu import words
 from turbodflash_kernels._cpu.atomics import (
     call_kernel,
     call_system,
-    exchange,
+    compare_exchange,
     fetch_add,
     load_acquire,
     pause,
@@ -57,7 +57,7 @@ def _take(place, first, end, generation):
         found = load_acquire(place)
         task = first if found < generation else min(found - generation, end)
         after = task + (end - task + 1) // 2
-        if task >= end or exchange(place, found, generation + after) != 0:
+        if task >= end or compare_exchange(place, found, generation + after) != 0:
             return task, after
 
 

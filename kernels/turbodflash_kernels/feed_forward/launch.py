@@ -58,15 +58,9 @@ def bind(
 
 
 def _in_one_go(gate_up: CpuWeight, down: CpuWeight) -> bool:
-    """Whether what is between the products can be made whole blocks of codes at once."""
+    """Whether what is between the products are codes, of gate and up in one run of tiles."""
     parts = (*gate_up.parts, *down.parts)
-    blocks, rest = divmod(down.cols, layout.BLOCK)
-    return (
-        len(gate_up.parts) == 1
-        and not any(part.format.dense or part.lower for part in parts)
-        and bool(blocks)
-        and not rest
-    )
+    return len(gate_up.parts) == 1 and not any(part.format.dense or part.lower for part in parts)
 
 
 def _gated(
