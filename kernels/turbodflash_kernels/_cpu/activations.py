@@ -30,7 +30,7 @@ from turbodflash_kernels._cpu.emit import (
     splat,
     store,
 )
-from turbodflash_kernels._cpu.rows import INFO
+from turbodflash_kernels._cpu.rows import INFO, MOST_ZERO
 
 BLOCKS = 4  # that are quantised together
 HALVES = 2 * BLOCKS
@@ -138,7 +138,7 @@ def _infos(
         (both_middles, first),
         (zeros, first),
         (zeros, second),
-        (all_zeros, first),
+        (builder.mul(all_zeros, constant_splat(-MOST_ZERO, EACH_I32)), first),
     )
     return [
         _gathered(builder, [(values, lanes[b]) for values, lanes in words]) for b in range(BLOCKS)

@@ -19,7 +19,7 @@ from turbodflash_kernels._cpu.emit import (
     plus,
     splat,
 )
-from turbodflash_kernels._cpu.rows import ALL_ZEROS, FACTORS, INPUTS, MIDDLES, ZEROS
+from turbodflash_kernels._cpu.rows import FACTORS, INPUTS, MIDDLES, MOST_ZERO, TAKEN, ZEROS
 from turbodflash_kernels.planar import Format
 
 Chunks = list[ir.Value]
@@ -68,18 +68,19 @@ class Generic:
         each = 64 // size * (2 if self.signed else 1)
         return [plus(self.builder, base, size * (each * step + i)) for i in range(each)]
 
-    def finished(self, row: ir.Value, parts: list[Chunks]) -> list[ir.Value]:
-        """Sums of a row's block, or of its halves, with what zeros take."""
-        sums = [self.joined(part) for part in parts]
-        if not zero_of(self.fmt) or self.signed:
-            return sums
-        words = ZEROS if self.split else (ALL_ZEROS,)
-        return [self._without_zeros(row, total, at) for total, at in zip(sums, words, strict=True)]
-
-    def _without_zeros(self, row: ir.Value, total: ir.Value, at: int) -> ir.Value:
-        codes = splat(self.builder, load(self.builder, plus(self.builder, row, at), I32))
-        zeros = self.builder.mul(codes, constant_splat(zero_of(self.fmt), V_I32))
-        return self.builder.sub(total, zeros)
+    def beside(self, row: ir.Value, code_sums: ir.Value, half: int) -> Chunks:
+        """What sums hold beside factor * P: middles, less what zeros take; of all, or of a half."""
+        middles, zero = self.middles(row, code_sums, half), zero_of(self.fmt)
+        if not zero or self.signed:
+            return middles
+        place = ZEROS[half] if self.split else TAKEN
+        taken = load(self.builder, plus(self.builder, row, place), I32)
+        if self.split:
+            taken = self.builder.mul(taken, I32(-zero))
+        elif zero < MOST_ZERO:
+            taken = self.builder.ashr(taken, I32((MOST_ZERO // zero).bit_length() - 1))
+        everywhere = splat(self.builder, taken, self.lanes)
+        return [self.builder.add(part, everywhere) for part in middles]
 
     def tally(self) -> Tally:
         return []

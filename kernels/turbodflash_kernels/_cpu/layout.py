@@ -28,7 +28,9 @@ DENSE_BYTES = {"f32": 4, "f16": 2, "bf16": 2}
 
 
 def filled(rows: int) -> int:
-    """Rows of activations as they are computed: one short of a group is filled up with a copy."""
+    """Rows of activations as machines compute them that take groups: one short of a group is
+    filled up with whatever lies there, and what comes of that is dropped.
+    """
     return rows + 1 if rows % GROUP == GROUP - 1 else rows
 
 

@@ -16,4 +16,7 @@ INPUTS = 16  # in a half
 MOST_INPUT = 127  # the largest size of a code
 
 INFO = 32  # int32 (or float32) words, in the order in which they lie
-UNIT, SUM, FACTORS, MIDDLES, ZEROS, ALL_ZEROS = 32, 36, (40, 44), 48, (52, 56), 60
+UNIT, SUM, FACTORS, MIDDLES, ZEROS, TAKEN = 32, 36, (40, 44), 48, (52, 56), 60
+MOST_ZERO = 128
+"""ZEROS: what a zero of 1 takes from the sum of a half. TAKEN: what one of 128 adds to that of all,
+the largest there is: the others are powers of two, too."""

@@ -16,7 +16,7 @@ from llvmlite import ir
 
 from turbodflash_kernels._cpu import layout, streams
 from turbodflash_kernels._cpu.codes import Planes, planes_of
-from turbodflash_kernels._cpu.dots import block_sums, decode_block, decoded_sums
+from turbodflash_kernels._cpu.dots import DecodedTiles, block_sums, decode_block, decoded_sums
 from turbodflash_kernels._cpu.emit import (
     F16,
     F32,
@@ -73,7 +73,8 @@ def quantised_tile(view: View, isa: str, rows: int) -> Any:
                 builder, fmt, *_factors(builder, view.stored, address, above[0]), view.lift
             )
             for row, parts, slot in zip(here, sums, totals, strict=True):
-                builder.store(floats.added(builder.load(slot, typ=V_F32), row, parts), slot)
+                known = _Known(builder, row)
+                builder.store(floats.added(builder.load(slot, typ=V_F32), known, parts), slot)
 
         each_block(builder, view.stored, [weights], blocks, block)
         store_rows(builder, totals, out, out_stride)
@@ -81,58 +82,95 @@ def quantised_tile(view: View, isa: str, rows: int) -> Any:
     return function(f"tile_{layout.spec_name(fmt)}_{isa}_{rows}", 9, emit)
 
 
-DECODED_BYTES = 2048  # of a block of all tiles, at most: 512 codes of each, and as many signs
-CODE_SUMS_AT = DECODED_BYTES  # of each tile, followed by two kinds of factors for two halves
-KNOWN_BYTES = 5 * 64
-TOTAL_BYTES = layout.PANEL * 64 + 2048  # of a tile; whole pages apart, stores would hold up loads
-TOTALS_AT = CODE_SUMS_AT + 2 * KNOWN_BYTES
+DECODED_BYTES = 2048  # of a block, at most: 512 codes, and as many signs
+CODE_SUMS_AT = DECODED_BYTES  # followed by two kinds of factors for two halves
+RESULTS_AT = CODE_SUMS_AT + 5 * 64
+RESULT_BYTES = layout.PANEL * 64 + 2048  # of a tile; whole pages apart, stores would hold up loads
 
 
-def grouped_tile(view: View, isa: str) -> Any:
-    """tile(weights, apart, lower, lines, row_stride, block_stride, blocks, groups, work, ahead): as
-    `quantised_tile`, for `groups` times four activation rows, and for as many tiles as the machine
-    takes abreast, which lie `apart`; 0 for no second one.
+def abreast_tiles(view: View, isa: str) -> Any:
+    """tiles(weights, apart, lower, lines, row_stride, block_stride, blocks, rows, work, ahead): as
+    `quantised_tile`, for two tiles and any number of rows; see row_kernels.
 
-    A block is decoded once, into `work`, for all rows. Results of tile t: f32 [rows, 16] at
-    work + TOTALS_AT + t * TOTAL_BYTES.
+    The codes of a block fill half of the registers, and row after row passes by.
     """
     fmt, abreast = view.format, range(MACHINES[isa].abreast)
-    kinds, halves = (2 if fmt.affine else 1), layout.BLOCK // fmt.block
 
     def emit(builder: Builder, args: Values) -> None:
-        weights, apart, lower, lines, row_stride, block_stride, blocks, groups, work, ahead = args
-        totals, decoded, known = (
-            [plus(builder, work, first + size * t) for t in abreast]
-            for first, size in (
-                (TOTALS_AT, TOTAL_BYTES),
-                (0, DECODED_BYTES // len(abreast)),
-                (CODE_SUMS_AT, KNOWN_BYTES),
-            )
-        )
+        weights, apart, lower, lines, row_stride, block_stride, blocks, rows, work, ahead = args
+        totals = [plus(builder, work, RESULTS_AT + RESULT_BYTES * t) for t in abreast]
         lower_apart = builder.select(
             builder.icmp_signed("==", apart, I64(0)),
             I64(0),
             builder.mul(blocks, I64(streams.LOWER_BYTES)),
         )
 
-        def slots(tile: int, g: ir.Value) -> Values:
-            first = offset(builder, totals[tile], g, 64 * layout.GROUP)
+        def clear(row: ir.Value) -> None:
+            for total in totals:
+                store(builder, ir.Constant(V_F32, None), offset(builder, total, row, 64))
+
+        def block(addresses: Values, index: ir.Value, above: list[Above]) -> None:
+            planes, factors = [], []
+            for t, address in enumerate(addresses):
+                of_tile = builder.add(lower, builder.mul(lower_apart, I64(t)))
+                planes.append(_planes(builder, view, address, of_tile, index))
+                _ask_ahead(builder, view, address, of_tile, index, ahead)
+                factors.append(_factors(builder, view.stored, address, above[t]))
+            decoded = DecodedTiles(builder, fmt, isa, planes)
+            floats = [_Floats(builder, fmt, *of_tile, view.lift) for of_tile in factors]
+            of_block = builder.add(lines, builder.mul(index, block_stride))
+
+            def one_row(row: ir.Value) -> None:
+                line = builder.add(of_block, builder.mul(row, row_stride))
+                emit_prefetch(builder, builder.add(line, block_stride))
+                known = _Known(builder, line)
+                slots = [offset(builder, total, row, 64) for total in totals]
+                sums = [
+                    each.added(load(builder, slot, V_F32), known, parts)
+                    for each, slot, parts in zip(floats, slots, decoded.sums(line), strict=True)
+                ]
+                for total, slot in zip(sums, slots, strict=True):
+                    store(builder, total, slot)
+
+            repeat(builder, rows, one_row)
+
+        repeat(builder, rows, clear)
+        first = [builder.add(weights, builder.mul(apart, I64(t))) for t in abreast]
+        each_block(builder, view.stored, first, blocks, block)
+
+    return function(f"tile_{layout.spec_name(fmt)}_{isa}_abreast", 10, emit)
+
+
+def grouped_tile(view: View, isa: str) -> Any:
+    """tile(weights, lower, lines, row_stride, block_stride, blocks, groups, work, ahead): as
+    `quantised_tile`, for `groups` times four activation rows.
+
+    A block is decoded once, into `work`, for all rows. Results: f32 [rows, 16] at work +
+    RESULTS_AT.
+    """
+    fmt = view.format
+    kinds, halves = (2 if fmt.affine else 1), layout.BLOCK // fmt.block
+
+    def emit(builder: Builder, args: Values) -> None:
+        weights, lower, lines, row_stride, block_stride, blocks, groups, work, ahead = args
+        known, totals = plus(builder, work, CODE_SUMS_AT), plus(builder, work, RESULTS_AT)
+
+        def slots(g: ir.Value) -> Values:
+            first = offset(builder, totals, g, 64 * layout.GROUP)
             return row_addresses(builder, first, I64(64), layout.GROUP)
 
         def clear(g: ir.Value) -> None:
-            for t in abreast:
-                for slot in slots(t, g):
-                    store(builder, ir.Constant(V_F32, None), slot)
+            for slot in slots(g):
+                store(builder, ir.Constant(V_F32, None), slot)
 
         def block(addresses: Values, index: ir.Value, above: list[Above]) -> None:
-            for t, address in enumerate(addresses):
-                of_tile = builder.add(lower, builder.mul(lower_apart, I64(t)))
-                planes = _planes(builder, view, address, of_tile, index)
-                _ask_ahead(builder, view, address, of_tile, index, ahead)
-                code_sums = decode_block(builder, fmt, isa, planes, decoded[t])
-                scales, minima = _factors(builder, view.stored, address, above[t])
-                for i, lanes in enumerate((code_sums, *scales, *minima)):
-                    store(builder, lanes, plus(builder, known[t], 64 * i))
+            (address,) = addresses
+            planes = _planes(builder, view, address, lower, index)
+            _ask_ahead(builder, view, address, lower, index, ahead)
+            code_sums = decode_block(builder, fmt, isa, planes, work)
+            scales, minima = _factors(builder, view.stored, address, above[0])
+            for i, lanes in enumerate((code_sums, *scales, *minima)):
+                store(builder, lanes, plus(builder, known, 64 * i))
 
             of_block = builder.add(lines, builder.mul(index, block_stride))
             group_stride = builder.mul(row_stride, I64(layout.GROUP))
@@ -140,25 +178,22 @@ def grouped_tile(view: View, isa: str) -> Any:
             def group(g: ir.Value) -> None:
                 first = builder.add(of_block, builder.mul(g, group_stride))
                 here = row_addresses(builder, first, row_stride, layout.GROUP)
-                code_sums = [load(builder, at, V_I32) for at in known]
-                sums = decoded_sums(builder, fmt, isa, decoded, here, code_sums)
-                for t in abreast:
-                    factors = [
-                        load(builder, plus(builder, known[t], 64 * i), V_F32)
-                        for i in range(1, 1 + kinds * halves)
-                    ]
-                    floats = _Floats(builder, fmt, factors[:halves], factors[halves:], view.lift)
-                    for row, parts, slot in zip(here, sums, slots(t, g), strict=True):
-                        total = floats.added(load(builder, slot, V_F32), row, parts[t])
-                        store(builder, total, slot)
+                sums = decoded_sums(builder, fmt, isa, work, here, load(builder, known, V_I32))
+                factors = [
+                    load(builder, plus(builder, known, 64 * i), V_F32)
+                    for i in range(1, 1 + kinds * halves)
+                ]
+                floats = _Floats(builder, fmt, factors[:halves], factors[halves:], view.lift)
+                for row, parts, slot in zip(here, sums, slots(g), strict=True):
+                    total = floats.added(load(builder, slot, V_F32), _Known(builder, row), parts)
+                    store(builder, total, slot)
 
             repeat(builder, groups, group)
 
         repeat(builder, groups, clear)
-        first = [builder.add(weights, builder.mul(apart, I64(t))) for t in abreast]
-        each_block(builder, view.stored, first, blocks, block)
+        each_block(builder, view.stored, [weights], blocks, block)
 
-    return function(f"tile_{layout.spec_name(fmt)}_{isa}_grouped", 10, emit)
+    return function(f"tile_{layout.spec_name(fmt)}_{isa}_grouped", 9, emit)
 
 
 def _planes(
@@ -287,6 +322,32 @@ def _powers_of_two(builder: Builder, exponents: ir.Value) -> ir.Value:
     return builder.bitcast(builder.select(is_small, small, normal), V_F32)
 
 
+class _Known:
+    """What is known of a row's block of activations, in registers: whatever multiplies it, it is
+    loaded once."""
+
+    def __init__(self, builder: Builder, line: ir.Value) -> None:
+        self._builder, self._line = builder, line
+        self.unit = splat(builder, load(builder, plus(builder, line, UNIT), F32))
+        self._sum: ir.Value = None
+
+    @property
+    def sum(self) -> ir.Value:
+        """The sum of the activations."""
+        if self._sum is None:
+            at = plus(self._builder, self._line, SUM)
+            self._sum = splat(self._builder, load(self._builder, at, F32))
+        return self._sum
+
+    def half_sum(self, half: int) -> ir.Value:
+        """Of half the block."""
+        builder = self._builder
+        weighted = load(builder, plus(builder, self._line, ZEROS[half]), I32)
+        middle = load(builder, plus(builder, self._line, MIDDLES + 2 * half), I16)
+        units = builder.add(weighted, builder.mul(builder.sext(middle, I32), I32(INPUTS)))
+        return builder.fmul(builder.sitofp(splat(builder, units), V_F32), self.unit)
+
+
 @dataclass(slots=True)
 class _Floats:
     """The float steps after a block's integers."""
@@ -297,29 +358,20 @@ class _Floats:
     minima: Values
     lift: float
 
-    def added(self, total: ir.Value, row: ir.Value, sums: Values) -> ir.Value:
+    def added(self, total: ir.Value, row: _Known, sums: Values) -> ir.Value:
         """total + unit * sum * scale (+ minimum * sum of x) for a block, or for each half."""
         builder = self.builder
-        unit = splat(builder, load(builder, plus(builder, row, UNIT), F32))
         for part, (product, scale) in enumerate(zip(sums, self.scales, strict=True)):
-            total = fma(builder, self._value(product, row, unit), scale, total)
+            total = fma(builder, self._value(product, row), scale, total)
             if self.minima:
-                total = fma(builder, self.minima[part], self._value_sum(row, part, unit), total)
+                whole = self.fmt.block == layout.BLOCK
+                below = row.sum if whole else row.half_sum(part)
+                total = fma(builder, self.minima[part], below, total)
         return total
 
-    def _value(self, product: ir.Value, row: ir.Value, unit: ir.Value) -> ir.Value:
+    def _value(self, product: ir.Value, row: _Known) -> ir.Value:
         builder, units = self.builder, self.builder.sitofp(product, V_F32)
         if not self.lift:
-            return builder.fmul(units, unit)
-        lifted = builder.fmul(load(builder, plus(builder, row, SUM), F32), F32(self.lift))
-        return fma(builder, units, unit, splat(builder, lifted))
-
-    def _value_sum(self, row: ir.Value, part: int, unit: ir.Value) -> ir.Value:
-        """The sum of the activations that share a minimum."""
-        builder = self.builder
-        if self.fmt.block == layout.BLOCK:
-            return splat(builder, load(builder, plus(builder, row, SUM), F32))
-        weighted = load(builder, plus(builder, row, ZEROS[part]), I32)
-        middle = builder.sext(load(builder, plus(builder, row, MIDDLES + 2 * part), I16), I32)
-        units = builder.add(weighted, builder.mul(middle, I32(INPUTS)))
-        return builder.fmul(builder.sitofp(splat(builder, units), V_F32), unit)
+            return builder.fmul(units, row.unit)
+        lifted = builder.fmul(row.sum, constant_splat(self.lift, V_F32))
+        return fma(builder, units, row.unit, lifted)

@@ -9,12 +9,13 @@ from __future__ import annotations
 import numba
 import numpy as np
 
-from turbodflash_kernels._cpu import activations, dense_tiles, layout, streams, tiles
+from turbodflash_kernels._cpu import activations, dense_tiles, layout, streams
 from turbodflash_kernels._cpu.activations import quantiser
 from turbodflash_kernels._cpu.curve_kernels import ACTIVATIONS
 from turbodflash_kernels._cpu.machines import MACHINES
 from turbodflash_kernels._cpu.memory import LINE
 from turbodflash_kernels._cpu.norm_kernels import inverse_rms
+from turbodflash_kernels._cpu.row_kernels import multiplier
 from turbodflash_kernels._cpu.simd import (
     load_f32,
     load_i64,
@@ -26,11 +27,9 @@ from turbodflash_kernels._cpu.simd import (
     vsum,
 )
 from turbodflash_kernels._cpu.streams import View
+from turbodflash_kernels._cpu.tiles import RESULT_BYTES, RESULTS_AT
 
 inline = numba.njit(error_model="numpy", forceinline=True)
-filled = inline(layout.filled)
-CUT_TILE_BYTES = 256  # of scratch: four rows of a tile
-AHEAD = 1536  # one or two rows wait for memory: ask for weights well before they are needed
 
 
 @inline
@@ -83,12 +82,12 @@ def prepare(prologue: str, quantised: bool, isa: str):
         eps = load_f32(args + 32)
         first = task * load_i64(args + 40)
         rows = load_i64(args + 48)
-        last = min(first + load_i64(args + 40), filled(rows))
+        last = min(first + load_i64(args + 40), rows)
         all_lines, row_bytes = prepared(load_i64(args + 56), scratch), load_i64(args + 64)
         row_stride, block_stride = load_i64(args + 72), load_i64(args + 80)
         panel = load_i64(args + 88)
         for row in range(first, last):
-            x = load_i64(args) + min(row, rows - 1) * x_stride
+            x = load_i64(args) + row * x_stride
             place = row % panel
             lines = all_lines + (row - place) * row_bytes + place * row_stride
             factor = inverse_rms(x, k, eps) if normed else np.float32(1.0)
@@ -172,46 +171,21 @@ def product_quantised(view: View, isa: str):
 
     lower: the second stream of a matrix that has two.
     """
-    tile1, tile2 = (tiles.quantised_tile(view, isa, rows) for rows in (1, 2))
-    grouped, abreast = tiles.grouped_tile(view, isa), MACHINES[isa].abreast
+    multiply, abreast = multiplier(view, isa), MACHINES[isa].abreast
 
     def product(args, task, scratch):
         first_tile, last_tile, first, last = share(args, task)
-        blocks, row_stride = load_i64(args + 48), load_i64(args + 112)
-        block_stride, tile_bytes = load_i64(args + 120), load_i64(args + 8)
+        blocks, tile_bytes, rows = load_i64(args + 48), load_i64(args + 8), last - first
+        row_stride, block_stride = load_i64(args + 112), load_i64(args + 120)
         lines = prepared(load_i64(args + 96), scratch) + first * load_i64(args + 104)
-        groups = filled(last - first) // layout.GROUP
-        in_groups = min(groups * layout.GROUP, last - first)
-        left, rest = lines + in_groups * row_stride, last - first - in_groups
-        work = scratch + CUT_TILE_BYTES
         for some in range(first_tile, last_tile, abreast):
-            stop = min(some + abreast, last_tile)
-            if groups > 0:
-                weights = load_i64(args) + some * tile_bytes
-                lower = load_i64(args + 136) + some * blocks * streams.LOWER_BYTES
-                apart, ahead = (stop - some - 1) * tile_bytes, (stop - some) * tile_bytes
-                grouped(
-                    weights, apart, lower, lines, row_stride, block_stride, blocks, groups, work,
-                    ahead,
-                )  # fmt: skip
-                for tile in range(some, stop):
-                    results = work + tiles.TOTALS_AT + (tile - some) * tiles.TOTAL_BYTES
-                    put(args, tile, first, in_groups, results)
-            if rest > 0:
-                for tile in range(some, stop):
-                    weights = load_i64(args) + tile * tile_bytes
-                    lower = load_i64(args + 136) + tile * blocks * streams.LOWER_BYTES
-                    if rest == 2:
-                        tile2(
-                            weights, lower, left, row_stride, block_stride, blocks, scratch, 64,
-                            AHEAD,
-                        )  # fmt: skip
-                    else:
-                        tile1(
-                            weights, lower, left, row_stride, block_stride, blocks, scratch, 64,
-                            AHEAD,
-                        )  # fmt: skip
-                    put(args, tile, first + in_groups, rest, scratch)
+            count = min(abreast, last_tile - some)
+            weights = load_i64(args) + some * tile_bytes
+            lower = load_i64(args + 136) + some * blocks * streams.LOWER_BYTES
+            multiply(weights, (count - 1) * tile_bytes, lower, lines, row_stride, block_stride,
+                     blocks, rows, scratch, count * tile_bytes)  # fmt: skip
+            for t in range(count):
+                put(args, some + t, first, rows, scratch + RESULTS_AT + t * RESULT_BYTES)
 
     return product
 

@@ -12,6 +12,7 @@ import numba
 import numpy as np
 
 from turbodflash_kernels._cpu import streams, tiles
+from turbodflash_kernels._cpu.row_kernels import AHEAD
 from turbodflash_kernels._cpu.rows import FACTORS, INPUTS, MIDDLES, UNIT
 from turbodflash_kernels._cpu.simd import (
     load_f32,
@@ -27,7 +28,7 @@ from turbodflash_kernels._cpu.simd import (
     vstore,
 )
 from turbodflash_kernels._cpu.stream_kernels import UPPER_BYTES, rounding_part
-from turbodflash_kernels.linear.cpu import AHEAD, prepared
+from turbodflash_kernels.linear.cpu import prepared
 
 LEAST = np.float32(-np.inf)
 
