@@ -55,6 +55,7 @@ class Sampler:
         self.mu = mirostat.start(options.mirostat_ent)
         self._options = options
         self._biased, self._bias = _biases(options, vocabulary)
+        self._lowered = frozenset(self._biased.tolist()) if (self._bias <= 0).all() else None
         self._greedy = chain.keeps_only_the_best(options)
         self._links: tuple[chain.Link, ...]
         if options.mirostat:
@@ -98,7 +99,7 @@ class Sampler:
         else:
             return 0
         count = min(best + len(self._biased), len(self._all))
-        return count if count <= MOST_SEEN and (self._bias <= 0).all() else 0
+        return count if count <= MOST_SEEN and self._lowered is not None else 0
 
     def _whole(self, logits: NDArray[np.float32]) -> Candidates:
         """All tokens. Logits past the vocabulary (of a table padded to a round size) are none's."""
@@ -113,7 +114,7 @@ class Sampler:
     def _best(self, seen: Candidates, position: int) -> int:
         """The first of the largest; biases are lent to the logits, a copy would cost more."""
         if seen.order != "id":
-            if len(self._biased):
+            if len(self._biased) and not self._first_stays(seen):
                 seen = ranked(self._with_biases(seen))
             _check(seen.logits[0], position)
             return int(seen.ids[0])
@@ -125,6 +126,11 @@ class Sampler:
         logits[self._biased] = lent
         _check(peak, position)
         return best
+
+    def _first_stays(self, seen: Candidates) -> bool:
+        """Whether no bias can change which of them is the largest: that is sooner known than done."""
+        ranked_yet, lowered = seen.order == "logit", self._lowered
+        return ranked_yet and lowered is not None and int(seen.ids[0]) not in lowered
 
     def candidates(self, seen: Candidates, place: chain.Place) -> Candidates:
         """What the chain leaves of these to draw from, before any bias."""
