@@ -55,7 +55,8 @@ class Sampler:
         self.mu = mirostat.start(options.mirostat_ent)
         self._options = options
         self._biased, self._bias = _biases(options, vocabulary)
-        self._lowered = frozenset(self._biased.tolist()) if (self._bias <= 0).all() else None
+        self._have_bias = frozenset(self._biased.tolist())
+        self._only_lowered = bool((self._bias <= 0).all())
         self._greedy = chain.keeps_only_the_best(options)
         self._links: tuple[chain.Link, ...]
         if options.mirostat:
@@ -99,13 +100,15 @@ class Sampler:
         else:
             return 0
         count = min(best + len(self._biased), len(self._all))
-        return count if count <= MOST_SEEN and self._lowered is not None else 0
+        return count if count <= MOST_SEEN and self._only_lowered else 0
 
     def _whole(self, logits: NDArray[np.float32]) -> Candidates:
         """All tokens. Logits past the vocabulary (of a table padded to a round size) are none's."""
         return Candidates(self._all, logits[: len(self._all)])
 
     def _with_biases(self, seen: Candidates) -> Candidates:
+        if seen.order != "id" and self._have_bias.isdisjoint(seen.ids.tolist()):
+            return seen
         rows, there = seen.rows_of(self._biased)
         logits = seen.logits.copy()
         logits[rows[there]] += self._bias[there]
@@ -128,9 +131,9 @@ class Sampler:
         return best
 
     def _first_stays(self, seen: Candidates) -> bool:
-        """Whether no bias can change which of them is the largest: that is sooner known than done."""
-        ranked_yet, lowered = seen.order == "logit", self._lowered
-        return ranked_yet and lowered is not None and int(seen.ids[0]) not in lowered
+        """Whether no bias can change which is the largest: that is sooner known than done."""
+        in_order = seen.order == "logit" and self._only_lowered
+        return in_order and int(seen.ids[0]) not in self._have_bias
 
     def candidates(self, seen: Candidates, place: chain.Place) -> Candidates:
         """What the chain leaves of these to draw from, before any bias."""
