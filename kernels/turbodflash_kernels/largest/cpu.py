@@ -42,7 +42,8 @@ def numbers(x, i, end):
 
 
 def maxima(size: int, blocks_per_task: int):
-    """words: x, x_stride, width, tasks_per_row, maxima, maxima_stride.
+    """words: x, x_stride, width, rows, maxima, maxima_stride. Tasks run over rows first: those who
+    made the first columns of all of them look at these.
 
     size: numbers of a block. A row of maxima is filled up with -inf to a multiple of sixteen.
     """
@@ -58,10 +59,10 @@ def maxima(size: int, blocks_per_task: int):
         return vmax_of(most)
 
     def kernel(args, task, scratch):
-        width, per_row = load_i64(args + 16), load_i64(args + 24)
-        x = load_i64(args) + task // per_row * load_i64(args + 8)
-        out = load_i64(args + 32) + task // per_row * load_i64(args + 40)
-        first = task % per_row * blocks_per_task
+        width, rows = load_i64(args + 16), load_i64(args + 24)
+        x = load_i64(args) + task % rows * load_i64(args + 8)
+        out = load_i64(args + 32) + task % rows * load_i64(args + 40)
+        first = task // rows * blocks_per_task
         last = min(first + blocks_per_task, (width + 16 * size - 1) // (16 * size) * 16)
         for block in range(first, last):
             start = min(block * size, width)

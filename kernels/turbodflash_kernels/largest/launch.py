@@ -32,7 +32,7 @@ def bind(device: CpuDevice, *, count: int) -> Callable[[Array], tuple[Array, Arr
         numbers = (address(x), x.strides[0], width)
         per_row = -(-blocks // BLOCKS_PER_TASK)
         row_of_maxima = (address(maxima), maxima.strides[0])
-        device.record(maxima_of, n * per_row, *numbers, per_row, *row_of_maxima, rows=n)
+        device.record(maxima_of, n * per_row, *numbers, n, *row_of_maxima, rows=n)
         device.record(
             choose, n, *numbers, *row_of_maxima, count, address(values), address(ids), rows=n
         )

@@ -110,8 +110,8 @@ def floors(isa: str):
 
 
 def sift(isa: str):
-    """words: as for `floors` up to sizes, tiles_per_task, tiles. Tasks run over tiles first, then
-    over rows.
+    """words: as for `floors` up to sizes, tiles_per_task, tiles, rows. Tasks run over rows first:
+    those who made the first columns of all of them look at these.
 
     A row's logits become what they are, or -inf where `count` others are certainly larger: none of
     so many is below the least of the row's floors.
@@ -127,8 +127,7 @@ def sift(isa: str):
 
     def kernel(args, task, scratch):
         count, per_task, last = load_i64(args + 64), load_i64(args + 112), load_i64(args + 120)
-        per_row = (last + per_task - 1) // per_task
-        row, first = task // per_row, task % per_row * per_task
+        row, first = task % load_i64(args + 128), task // load_i64(args + 128) * per_task
         line = prepared(load_i64(args + 48), scratch) + row * load_i64(args + 24)
         logits = load_i64(args + 72) + row * load_i64(args + 80)
         reaches = load_i64(args + 88)

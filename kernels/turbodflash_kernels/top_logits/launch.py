@@ -81,7 +81,7 @@ def _sifted(
             *(address(floors), address(sizes)),
         )
         device.record(floors_of, n * floor_tasks, *words, FLOORS_PER_TASK, rows=n)
-        device.record(sift, n * sift_tasks, *words, SIFTED_PER_TASK, tiles, rows=n)
+        device.record(sift, n * sift_tasks, *words, SIFTED_PER_TASK, tiles, n, rows=n)
         values, ids = largest(logits[:, :width])
         return values, ids
 
