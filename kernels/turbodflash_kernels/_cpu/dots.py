@@ -88,10 +88,9 @@ class DecodedTiles:
             for operands in zip(*steps, strict=True)
         ]
 
-    def sums(self, row: ir.Value) -> list[Values]:
-        """What `block_sums` gives of a row, for each tile."""
-        (of_row,) = _sums(self._machine, self._steps.__getitem__, [row], self._code_sums)
-        return of_row
+    def sums(self, rows: Values) -> list[list[Values]]:
+        """What `block_sums` gives, of each row and tile."""
+        return _sums(self._machine, self._steps.__getitem__, rows, self._code_sums)
 
 
 def _decoded(machine: Generic, planes: Planes) -> tuple[list[list[Operand]], ir.Value]:

@@ -92,7 +92,8 @@ def abreast_tiles(view: View, isa: str) -> Any:
     """tiles(weights, apart, lower, lines, row_stride, block_stride, blocks, rows, work, ahead): as
     `quantised_tile`, for two tiles and any number of rows; see row_kernels.
 
-    The codes of a block fill half of the registers, and row after row passes by.
+    The codes of a block fill half of the registers, and row after row passes by: two at a time, so
+    that additions do not wait for each other.
     """
     fmt, abreast = view.format, range(MACHINES[isa].abreast)
 
@@ -120,19 +121,27 @@ def abreast_tiles(view: View, isa: str) -> Any:
             floats = [_Floats(builder, fmt, *of_tile, view.lift) for of_tile in factors]
             of_block = builder.add(lines, builder.mul(index, block_stride))
 
-            def one_row(row: ir.Value) -> None:
-                line = builder.add(of_block, builder.mul(row, row_stride))
-                emit_prefetch(builder, builder.add(line, block_stride))
-                known = _Known(builder, line)
-                slots = [offset(builder, total, row, 64) for total in totals]
-                sums = [
-                    each.added(load(builder, slot, V_F32), known, parts)
-                    for each, slot, parts in zip(floats, slots, decoded.sums(line), strict=True)
-                ]
-                for total, slot in zip(sums, slots, strict=True):
+            def add(rows: Values) -> None:
+                here = [builder.add(of_block, builder.mul(row, row_stride)) for row in rows]
+                sums = []
+                for row, line, of_row in zip(rows, here, decoded.sums(here), strict=True):
+                    emit_prefetch(builder, builder.add(line, block_stride))
+                    known = _Known(builder, line)
+                    for each, total, parts in zip(floats, totals, of_row, strict=True):
+                        slot = offset(builder, total, row, 64)
+                        sums.append((each.added(load(builder, slot, V_F32), known, parts), slot))
+                for total, slot in sums:
                     store(builder, total, slot)
 
-            repeat(builder, rows, one_row)
+            def two_rows(pair: ir.Value) -> None:
+                first = builder.shl(pair, I64(1))
+                add([first, builder.add(first, I64(1))])
+
+            pairs = builder.lshr(rows, I64(1))
+            with builder.if_then(builder.icmp_signed(">", pairs, I64(0))):
+                repeat(builder, pairs, two_rows)
+            with builder.if_then(builder.trunc(rows, ir.IntType(1))):
+                add([builder.sub(rows, I64(1))])
 
         repeat(builder, rows, clear)
         first = [builder.add(weights, builder.mul(apart, I64(t))) for t in abreast]
