@@ -53,6 +53,8 @@ from turbodflash_kernels._cpu.simd import (
 )
 from turbodflash_kernels._cpu.softmax_kernels import find_top, weigh
 
+EARLY = 32  # values of a chunk that are asked for while those of the one before are summed up
+
 inline = numba.njit(error_model="numpy")
 decoded_bytes, ends_bytes = inline(decoded_bytes), inline(ends_bytes)
 
@@ -112,7 +114,8 @@ def chunk(kv, direct, k, v, next_k, queries, count, bounds, space, partials, siz
         vstore(zeros + i, vsplat(np.float32(0.0)))
     begin, end = seen_of_all(bounds, count, ends)
     if load_i64(kv + SCORES_K) != 0:
-        score_whole(kv, k, v, queries, count, begin, end, decoded, scores)
+        early = EARLY if load_i64(direct + 8) != 0 else 0
+        score_whole(kv, k, v, queries, count, begin, end, decoded, scores, early)
     elif load_i64(direct) != 0:
         score_direct(kv, load_i64(direct), k, v, queries, begin, end, scores)
     else:
@@ -127,7 +130,8 @@ def chunk(kv, direct, k, v, next_k, queries, count, bounds, space, partials, siz
     if load_i64(kv + SUMS_V) != 0:
         sum_whole(kv, v, next_k, count, begin, end, decoded, scores, partials, size)
     elif load_i64(direct + 8) != 0:
-        sum_direct(kv, load_i64(direct + 8), v, next_k, count, begin, end, scores, partials, size)
+        sum_direct(kv, load_i64(direct + 8), k, v, next_k, count, begin, end, scores, partials,
+                   size)  # fmt: skip
     else:
         sum_chunk(kv, v, next_k, count, ends, begin, end, zeros, decoded, scores, partials, size)
 
@@ -148,12 +152,14 @@ def seen_of_all(bounds, count, ends):
 
 
 @inline
-def score_whole(kv, k, v, queries, count, begin, end, keys, scores):
-    """Scores of whole numbers, see integer_kernels."""
+def score_whole(kv, k, v, queries, count, begin, end, keys, scores, early):
+    """Scores of whole numbers, see integer_kernels. early: so many values were asked for before."""
     tile, row = load_i64(kv + K_TILE), load_i64(kv + V_ROW)
+    share = SLAB * (CHUNK - early) // CHUNK
     for i in range(begin, end, SLAB):
+        later = v + (early + i // SLAB * share) * row
         call9(load_i64(kv + SCORES_K), queries, 4 * load_i64(kv + SUM_K), count,
-              k + i // 16 * tile, tile, keys, scores + 4 * i, v + i * row, SLAB * row)  # fmt: skip
+              k + i // 16 * tile, tile, keys, scores + 4 * i, later, share * row)  # fmt: skip
 
 
 @inline
@@ -223,13 +229,19 @@ def sum_whole(kv, v, next_k, count, begin, end, values, weights, partials, size)
 
 
 @inline
-def sum_direct(kv, kernel, v, next_k, count, begin, end, weights, partials, size):
+def sum_direct(kv, kernel, k, v, next_k, count, begin, end, weights, partials, size):
+    """Where keys were whole numbers, which are sooner scored than values are summed up, the first
+    of the next values are asked for, too, behind the next keys."""
     width, tile, row = load_i64(kv + SUM_V), load_i64(kv + K_TILE), load_i64(kv + V_ROW)
+    keys_end = CHUNK - SLAB if load_i64(kv + SCORES_K) != 0 else CHUNK
+    share = CHUNK // 16 * tile * SLAB // keys_end
     for j in range(count):
         for i in range(0, width, 16):
             vstore(partials + size * j + 4 * i, vsplat(np.float32(0.0)))
     for i in range(begin, end, SLAB):
-        later, wanted = next_k + i // 16 * tile, 2 * tile
+        later, wanted = next_k + i // SLAB * share, share
+        if i >= keys_end:
+            later, wanted = next_k + v - k, EARLY * row
         if next_k == 0:
             later, wanted = v, 0
         call9(kernel, weights + 4 * i, v + i * row, row, min(end - i, SLAB),
