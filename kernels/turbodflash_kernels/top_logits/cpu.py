@@ -12,7 +12,6 @@ import numba
 import numpy as np
 
 from turbodflash_kernels._cpu import streams, tiles
-from turbodflash_kernels._cpu.row_kernels import AHEAD
 from turbodflash_kernels._cpu.rows import FACTORS, INPUTS, MIDDLES, UNIT
 from turbodflash_kernels._cpu.simd import (
     load_f32,
@@ -31,6 +30,7 @@ from turbodflash_kernels._cpu.stream_kernels import UPPER_BYTES, rounding_part
 from turbodflash_kernels.linear.cpu import prepared
 
 LEAST = np.float32(-np.inf)
+AHEAD = 1536  # what is asked for must lie in the same tile: the next one may be anywhere
 
 inline = numba.njit(error_model="numpy")
 
