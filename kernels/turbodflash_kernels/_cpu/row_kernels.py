@@ -16,7 +16,7 @@ from turbodflash_kernels._cpu.tiles import (
     quantised_tile,
 )
 
-AHEAD = 4096  # one or two rows wait for memory: ask for weights well before they are needed
+AHEAD = 3072  # one or two rows wait for memory: ask for weights well before they are needed
 
 inline = numba.njit(error_model="numpy", forceinline=True)
 filled = inline(layout.filled)
