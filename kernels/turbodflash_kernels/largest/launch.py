@@ -19,15 +19,30 @@ def refuse(device: CpuDevice, *, count: int) -> str | None:
 
 
 def bind(device: CpuDevice, *, count: int) -> Callable[[Array], tuple[Array, Array]]:
+    find = finder(device, count)
+
+    def largest(x: Array) -> tuple[Array, Array]:
+        found = room(device, len(x), count)
+        find(x, *found)
+        return found
+
+    return largest
+
+
+def room(device: CpuDevice, n: int, count: int) -> tuple[Array, Array]:
+    """For what is found in n rows: values and ids."""
+    return device.scratch((n, count), np.float32), device.scratch((n, count), np.int32)
+
+
+def finder(device: CpuDevice, count: int) -> Callable[[Array, Array, Array], None]:
+    """find(x, values, ids): record it."""
     maxima_of = device.kernel("largest", "maxima", BLOCK, BLOCKS_PER_TASK)
     choose = device.kernel("largest", "choose", BLOCK)
 
-    def largest(x: Array) -> tuple[Array, Array]:
+    def find(x: Array, values: Array, ids: Array) -> None:
         n, width = x.shape
         blocks = -(-width // BLOCK)
         maxima = device.scratch((n, -(-blocks // 16) * 16), np.float32)
-        values = device.scratch((n, count), np.float32)
-        ids = device.scratch((n, count), np.int32)
         device.keep(x)
         numbers = (address(x), x.strides[0], width)
         per_row = -(-blocks // BLOCKS_PER_TASK)
@@ -36,6 +51,5 @@ def bind(device: CpuDevice, *, count: int) -> Callable[[Array], tuple[Array, Arr
         device.record(
             choose, n, *numbers, *row_of_maxima, count, address(values), address(ids), rows=n
         )
-        return values, ids
 
-    return largest
+    return find
