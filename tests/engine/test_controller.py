@@ -22,6 +22,7 @@ from turbodflash_engine.decode.guess import NOTHING
 from turbodflash_engine.decode.rates import Rates
 from turbodflash_engine.drafters._base import Draft
 from turbodflash_engine.drafters._first import FirstOf
+from turbodflash_engine.layers.steps import FEW_ROWS
 from turbodflash_engine.options import SpecOptions
 
 
@@ -323,6 +324,17 @@ def test_a_width_below_what_is_worth_it_is_never_chosen() -> None:
     controller = Controller(Passes(), longest=8, fewest=4)
     assert controller.ask(3) == 0
     assert controller.ask(8) >= 4
+
+
+@given(st.integers(1, 64), st.integers(1, 64))
+def test_wide_passes_come_in_few_sizes_and_never_in_none(count: int, fewest: int) -> None:
+    """A pass of a size that was not made before costs more than the rows that it has."""
+    controller = Controller(Passes(), longest=64, fewest=fewest)
+    controller.verified(64, 64, 65, 65)  # all are right
+    controller.ask(64)
+    width = controller.offered(64, count, 0.001)
+    assert bool(width) == (count >= fewest)
+    assert width < FEW_ROWS or (width + 1) % FEW_ROWS == 0 or width == fewest
 
 
 def test_a_guess_never_goes_beyond_the_room() -> None:

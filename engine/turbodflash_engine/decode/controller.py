@@ -6,6 +6,7 @@ from typing import Protocol
 
 from turbodflash_engine.decode.costs import Costs, Passes, by_rows, by_tokens
 from turbodflash_engine.decode.rates import MEMORY, Rates
+from turbodflash_engine.layers.steps import FEW_ROWS
 
 HOPE = 0.7  # the acceptance of a token, before anything is known
 DRAFT = 0.3  # the cost of a draft, before it is measured
@@ -148,6 +149,8 @@ class Controller:
     def _best(self, most: int, drafted: list[float], at_any_price: bool = False) -> int:
         """The width, of those up to `most`, that makes most tokens a second; 0 = none pays.
 
+        Wide passes come in few sizes: one that was not made before takes half as long again.
+
         drafted: how likely a draft has a first, a second, ... token once it had those before.
         """
         best, best_speed = 0, 0.0 if at_any_price else 1.0
@@ -160,6 +163,8 @@ class Controller:
                 break
             rows += here
             tokens += here * right
+            if max(FEW_ROWS, self._fewest + 1) <= width and (width + 1) % FEW_ROWS:
+                continue
             cost = self._pass_cost(rows) + self._draft_cost(width)
             pays = at_any_price or tokens - 1 > (1 + MARGIN) * (cost - 1)
             if width >= self._fewest and pays and tokens / cost > best_speed:
