@@ -18,6 +18,7 @@ from turbodflash_kernels.op import Array, Prologue
 
 TASKS_PER_THREAD = 16  # few rows: enough to even out a core that is late, few enough to be cheap
 TILES_PER_TASK = 8
+TASKS_OF_A_PANEL = 3  # of each thread, at least, where there is a single one
 
 
 def refuse(
@@ -119,5 +120,6 @@ def product(device: CpuDevice, part: PackedPart, view: streams.View) -> Callable
 def task_shape(device: CpuDevice, n: int, tiles: int) -> tuple[int, int]:
     """Tiles and activation rows of a task; they decide who computes what, never a result."""
     if n > MANY_ROWS:
-        return min(TILES_PER_TASK, -(-tiles // device.threads_batch)), layout.PANEL
+        tasks = device.threads_batch * (TASKS_OF_A_PANEL if n <= layout.PANEL else 1)
+        return min(TILES_PER_TASK, 2 * -(-tiles // (2 * tasks))), layout.PANEL
     return -(-tiles // (device.threads * TASKS_PER_THREAD)), n
