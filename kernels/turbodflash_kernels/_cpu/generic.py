@@ -46,7 +46,7 @@ class Generic:
     at_once = layout.GROUP
     """Rows whose sums fit the registers."""
     abreast = 1
-    """Tiles of which so many sums fit them."""
+    """Tiles that are computed together: a block's codes of two fit registers if there are 32."""
 
     def __init__(self, builder: Builder, fmt: Format, tiles: int = 1) -> None:
         self.builder, self.fmt, self.tiles = builder, fmt, tiles
