@@ -94,6 +94,13 @@ def test_the_largest_are_found(
     check(part_of(codes, scale, factor), x, count)
 
 
+@pytest.mark.parametrize("rows", [17, 31, 33, 49])
+@pytest.mark.parametrize("count", [1, 2])
+def test_many_rows_are_searched_as_few_are(rows: int, count: int) -> None:
+    """They are searched in pieces, none of which may miss or repeat a row."""
+    check(random_part("8-zero128", TOKENS, 64, 3), normal(rows, 64, 4), count)
+
+
 @pytest.mark.parametrize("cols", [32, 640, 8192])
 @pytest.mark.parametrize("factor", [1.0, -0.5])
 def test_a_reach_is_what_upper_bits_leave_open_and_little_more(cols: int, factor: float) -> None:
