@@ -89,31 +89,17 @@ def test_levels_find_the_same_logits(level, monkeypatch):
         np.testing.assert_array_equal(ours, theirs)
 
 
-def multiply_add(builder, kind, width, total, left, right):
-    """vpdpbusd and vpdpwssd in plain IR: four unsigned times signed bytes, or two times two words
-    of 16 bits, to each 32-bit lane."""
+def multiply_add(builder, width, total, left, right):
+    """vpdpbusd in plain IR: four unsigned times signed bytes, to each 32-bit lane."""
     words = ir.VectorType(emit.I32, width // 32)
     left, right = builder.bitcast(left, words), builder.bitcast(right, words)
-    bits, widen = (8, builder.lshr) if kind == "busd" else (16, builder.ashr)
-    down = emit.constant_splat(32 - bits, words)
-    for last in range(bits, 33, bits):
+    down = emit.constant_splat(24, words)
+    for last in range(8, 33, 8):
         up = emit.constant_splat(32 - last, words)
-        first = widen(builder.shl(left, up), down)
+        first = builder.lshr(builder.shl(left, up), down)
         second = builder.ashr(builder.shl(right, up), down)
         total = builder.add(total, builder.mul(first, second))
     return total
-
-
-def multiply_add_pairs(self, left, right):
-    """vpmaddwd in plain IR."""
-    builder, words = self.builder, self.word32
-    left, right = builder.bitcast(left, words), builder.bitcast(right, words)
-    half = emit.constant_splat(16, words)
-    high = builder.mul(builder.ashr(left, half), builder.ashr(right, half))
-    low = builder.mul(
-        builder.ashr(builder.shl(left, half), half), builder.ashr(builder.shl(right, half), half)
-    )
-    return builder.add(low, high)
 
 
 @pytest.fixture(scope="module")
@@ -149,8 +135,7 @@ def test_levels_this_machine_lacks_find_the_same_logits(level, monkeypatch, kept
 
 
 def emulated(level: str, monkeypatch: pytest.MonkeyPatch, kept: Path) -> CpuDevice:
-    monkeypatch.setattr(machines, "vnni", multiply_add)
-    monkeypatch.setattr(machines.Avx512Vnni, "_madd", multiply_add_pairs)
+    monkeypatch.setattr(machines, "vpdpbusd", multiply_add)
     look_up = codes._look_up
     monkeypatch.setattr(codes, "_look_up", lambda b, isa, *rest: look_up(b, "generic", *rest))
     monkeypatch.setenv("TURBODFLASH_CACHE", str(kept))

@@ -66,12 +66,9 @@ def _optimise(module: llvm.ModuleRef, machine: llvm.TargetMachine) -> None:
 def target_machine() -> llvm.TargetMachine:
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
-    features = llvm.get_host_cpu_features()
-    if features.get("avx512vnni") or features.get("avxvnni"):
-        features["fast-dpwssd"] = True  # or vpdpwssd is taken apart, to save a cycle of waiting
     return llvm.Target.from_default_triple().create_target_machine(
         cpu=llvm.get_host_cpu_name(),
-        features=features.flatten(),
+        features=llvm.get_host_cpu_features().flatten(),
         opt=3,
         reloc="pic",
         codemodel="jitdefault",

@@ -43,7 +43,7 @@ from turbodflash_kernels._cpu.emit import (
     store,
 )
 from turbodflash_kernels._cpu.encode_steps import vabs
-from turbodflash_kernels._cpu.machines import vnni
+from turbodflash_kernels._cpu.machines import vpdpbusd
 from turbodflash_kernels._cpu.products import loop
 from turbodflash_kernels._cpu.simd import f32x16, vload, vmax, vmax_of, vsplat, vsum
 from turbodflash_kernels._cpu.tiles import half_lanes
@@ -169,7 +169,7 @@ def _scores(count: int, ordered: bool) -> Any:
                     four = _digit(builder, row, BLOCK * digit + 4 * step)
                     for t, part in enumerate(both):
                         at = 2 * count * t + i
-                        sums[at] = vnni(builder, "busd", 512, sums[at], part, four)
+                        sums[at] = vpdpbusd(builder, 512, sums[at], part, four)
             results = []
             for t, each in enumerate(keys):
                 scale = half_lanes(builder, each)

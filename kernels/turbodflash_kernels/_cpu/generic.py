@@ -7,7 +7,7 @@ from collections.abc import Callable
 from llvmlite import ir
 
 from turbodflash_kernels._cpu import layout
-from turbodflash_kernels._cpu.codes import V_I8, Planes, step_codes, zero_of
+from turbodflash_kernels._cpu.codes import V_I8, Planes, most_code, step_codes, zero_of
 from turbodflash_kernels._cpu.emit import (
     I8,
     I32,
@@ -19,7 +19,7 @@ from turbodflash_kernels._cpu.emit import (
     plus,
     splat,
 )
-from turbodflash_kernels._cpu.rows import FACTORS, INPUTS, MIDDLES, MOST_ZERO, TAKEN, ZEROS
+from turbodflash_kernels._cpu.rows import INPUTS, MOST_ZERO, STEPS, TAKEN, TAKENS
 from turbodflash_kernels.planar import Format
 
 Chunks = list[ir.Value]
@@ -42,7 +42,6 @@ class Generic:
     signed = False  # whether products are of code - zero already
     lanes = 16
     byte: ir.Type = V_I8
-    factors_twice = False  # whether rows know their factors in both halves of a word
     at_once = layout.GROUP
     """Rows whose sums fit the registers."""
     abreast = 1
@@ -51,6 +50,9 @@ class Generic:
     def __init__(self, builder: Builder, fmt: Format, tiles: int = 1) -> None:
         self.builder, self.fmt, self.tiles = builder, fmt, tiles
         self.split = fmt.block == INPUTS
+        self.parts = [range(4), range(4, STEPS)] if self.split else [range(STEPS)]
+        """The steps of what has a scale of its own."""
+        self.fits_byte = most_code(fmt) * len(self.parts[0]) < 256  # a sum of codes of a part
 
     def codes(self, planes: Planes, step: int) -> Chunks:
         return [step_codes(self.builder, self.fmt, self.name, planes, step)]
@@ -68,19 +70,16 @@ class Generic:
         each = 64 // size * (2 if self.signed else 1)
         return [plus(self.builder, base, size * (each * step + i)) for i in range(each)]
 
-    def beside(self, row: ir.Value, code_sums: ir.Value, half: int) -> Chunks:
-        """What sums hold beside factor * P: middles, less what zeros take; of all, or of a half."""
-        middles, zero = self.middles(row, code_sums, half), zero_of(self.fmt)
+    def beside(self, row: ir.Value, part: int) -> Chunks | None:
+        """What sums of a part begin with: what its zero takes, None if that is nothing."""
+        zero = zero_of(self.fmt)
         if not zero or self.signed:
-            return middles
-        place = ZEROS[half] if self.split else TAKEN
+            return None
+        place = TAKENS[part] if self.split else TAKEN
         taken = load(self.builder, plus(self.builder, row, place), I32)
-        if self.split:
-            taken = self.builder.mul(taken, I32(-zero))
-        elif zero < MOST_ZERO:
+        if zero < MOST_ZERO:
             taken = self.builder.ashr(taken, I32((MOST_ZERO // zero).bit_length() - 1))
-        everywhere = splat(self.builder, taken, self.lanes)
-        return [self.builder.add(part, everywhere) for part in middles]
+        return [splat(self.builder, taken, self.lanes)] * (16 * self.tiles // self.lanes)
 
     def tally(self) -> Tally:
         return []
@@ -105,44 +104,23 @@ class Generic:
         repeated = splat(self.builder, load(self.builder, address, I32), self.lanes)
         return self.builder.bitcast(repeated, kind)
 
-    def middles(self, row: ir.Value, code_sums: ir.Value, half: int) -> Chunks:
-        """middle * C of both halves, or of one if each has its own scale."""
-        builder, sixteen = self.builder, constant_splat(16, V_I32)
-        middles = self.word(plus(builder, row, MIDDLES), V_I32)
-        pair = (code_sums, middles)
-        high = builder.mul(*(builder.ashr(value, sixteen) for value in pair))
-        if self.split and half:
-            return [high]
-        low = builder.mul(*(builder.ashr(builder.shl(value, sixteen), sixteen) for value in pair))
-        return [low] if self.split else [builder.add(low, high)]
-
     def products(
-        self, source: Source, rows: Values, steps: range, half: int, sums: list[Chunks] | None
+        self, source: Source, rows: Values, steps: range, sums: list[Chunks | None]
     ) -> list[Chunks]:
-        """sums + factor * P of one half, per row."""
-        totals: Values = [ir.Constant(V_I32, None)] * len(rows)
+        """sums + P over some steps, per row."""
+        totals = [self.begun(before) for before in sums]
         for step in steps:
             for j, column in enumerate(self._columns([codes for (codes,) in source(step)])):
                 for r, row in enumerate(rows):
                     at = plus(self.builder, row, 4 * step + j)
                     code = splat(self.builder, self.builder.sext(load(self.builder, at, I8), I32))
-                    totals[r] = self.builder.add(totals[r], self.builder.mul(column, code))
-        return self.added(
-            sums,
-            [
-                self.times_factor([total], row, half)
-                for total, row in zip(totals, rows, strict=True)
-            ],
-        )
+                    totals[r] = self.add(totals[r], [self.builder.mul(column, code)])
+        return totals
 
-    def added(self, sums: list[Chunks] | None, products: list[Chunks]) -> list[Chunks]:
-        if sums is None:
-            return products
-        return [self.add(a, b) for a, b in zip(sums, products, strict=True)]
-
-    def times_factor(self, chunks: Chunks, row: ir.Value, half: int) -> Chunks:
-        factor = self.word(plus(self.builder, row, FACTORS[half]), chunks[0].type)
-        return [self.builder.mul(chunk, factor) for chunk in chunks]
+    def begun(self, sums: Chunks | None) -> Chunks:
+        """These sums, or new ones."""
+        zeros = ir.Constant(ir.VectorType(I32, self.lanes), None)
+        return sums or [zeros] * (16 * self.tiles // self.lanes)
 
     def _columns(self, codes: Chunks) -> Values:
         """The codes of each of a step's four inputs, <16 x i32>."""

@@ -1,22 +1,20 @@
 """A row's block of 32 activations, as integers, and what is known of it: one cache line.
 
-Activations are x = unit * (factor * code + middle): int8 codes, a factor (1..127) and a middle (16
-bits) per half block, one float unit per block. So the sum over a block of weight code * x is
-unit * (factor_0 * P_0 + factor_1 * P_1 + middle_0 * C_0 + middle_1 * C_1), P and C being sums of
-products and of weight codes: four integers, joined before anything is rounded.
+Activations are x = unit * code + middle, with int8 codes, and a unit and a middle a block. So the
+sum over a block of w * x is unit * scale * P + middle * W: P, the sum of products of codes, is an
+exact integer, and W, the sum of the block's weights, is the same for all rows.
 
-A row is known by the address of its line: 32 codes, then eight words. Machines that multiply pairs
-of 16 bits find a factor twice in its word.
+A row is known by the address of its line: 32 codes, then eight words.
 """
 
 from __future__ import annotations
 
-HALVES = (range(0, 4), range(4, 8))  # the steps of a block's halves
-INPUTS = 16  # in a half
+INPUTS = 16  # in a half: some formats have a scale for each
+STEPS = 8  # of four inputs, that a block is multiplied in
 MOST_INPUT = 127  # the largest size of a code
 
 INFO = 32  # int32 (or float32) words, in the order in which they lie
-UNIT, SUM, FACTORS, MIDDLES, ZEROS, TAKEN = 32, 36, (40, 44), 48, (52, 56), 60
+UNIT, MIDDLE, SUM, TAKEN, SUMS, TAKENS = 32, 36, 40, 44, (48, 52), (56, 60)
 MOST_ZERO = 128
-"""ZEROS: what a zero of 1 takes from the sum of a half. TAKEN: what one of 128 adds to that of all,
-the largest there is: the others are powers of two, too."""
+"""SUM: unit times the sum of codes. TAKEN: what a zero of 128 adds to the sum of products, the
+largest zero there is: the others are powers of two, too. SUMS and TAKENS: of halves."""

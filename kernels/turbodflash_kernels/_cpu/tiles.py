@@ -9,20 +9,18 @@ are computed beside it.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from llvmlite import ir
 
 from turbodflash_kernels._cpu import layout, streams
-from turbodflash_kernels._cpu.codes import Planes, planes_of
+from turbodflash_kernels._cpu.codes import Planes, planes_of, zero_of
 from turbodflash_kernels._cpu.dots import DecodedTiles, block_sums, decode_block, decoded_sums
 from turbodflash_kernels._cpu.emit import (
     F16,
     F32,
     I8,
-    I16,
-    I32,
     I64,
     V_F32,
     V_I32,
@@ -43,7 +41,7 @@ from turbodflash_kernels._cpu.emit import (
     store_rows,
 )
 from turbodflash_kernels._cpu.machines import MACHINES
-from turbodflash_kernels._cpu.rows import INPUTS, MIDDLES, SUM, UNIT, ZEROS
+from turbodflash_kernels._cpu.rows import MIDDLE, SUM, SUMS, UNIT
 from turbodflash_kernels._cpu.streams import View
 from turbodflash_kernels.planar import SUPER_BLOCK, Format
 
@@ -68,10 +66,8 @@ def quantised_tile(view: View, isa: str, rows: int) -> Any:
             _ask_ahead(builder, view, address, lower, index, ahead)
             first = builder.add(lines, builder.mul(index, block_stride))
             here = row_addresses(builder, first, row_stride, rows)
-            sums = block_sums(builder, fmt, isa, planes, here)
-            floats = _Floats(
-                builder, fmt, *_factors(builder, view.stored, address, above[0]), view.lift
-            )
+            sums, code_sums = block_sums(builder, fmt, isa, planes, here)
+            floats = _Floats.of(builder, view, address, above[0], code_sums)
             for row, parts, slot in zip(here, sums, totals, strict=True):
                 known = _Known(builder, row)
                 builder.store(floats.added(builder.load(slot, typ=V_F32), known, parts), slot)
@@ -83,8 +79,8 @@ def quantised_tile(view: View, isa: str, rows: int) -> Any:
 
 
 DECODED_BYTES = 2048  # of a block, at most: 512 codes, and as many signs
-CODE_SUMS_AT = DECODED_BYTES  # followed by two kinds of factors for two halves
-RESULTS_AT = CODE_SUMS_AT + 5 * 64
+KNOWN_AT = DECODED_BYTES  # sums of weights, and two kinds of factors for two halves
+RESULTS_AT = KNOWN_AT + 5 * 64
 RESULT_BYTES = layout.PANEL * 64 + 2048  # of a tile; whole pages apart, stores would hold up loads
 
 
@@ -111,14 +107,16 @@ def abreast_tiles(view: View, isa: str) -> Any:
                 store(builder, ir.Constant(V_F32, None), offset(builder, total, row, 64))
 
         def block(addresses: Values, index: ir.Value, above: list[Above]) -> None:
-            planes, factors = [], []
+            planes = []
             for t, address in enumerate(addresses):
                 of_tile = builder.add(lower, builder.mul(lower_apart, I64(t)))
                 planes.append(_planes(builder, view, address, of_tile, index))
                 _ask_ahead(builder, view, address, of_tile, index, ahead)
-                factors.append(_factors(builder, view.stored, address, above[t]))
             decoded = DecodedTiles(builder, fmt, isa, planes)
-            floats = [_Floats(builder, fmt, *of_tile, view.lift) for of_tile in factors]
+            floats = [
+                _Floats.of(builder, view, *of_tile)
+                for of_tile in zip(addresses, above, decoded.code_sums, strict=True)
+            ]
             of_block = builder.add(lines, builder.mul(index, block_stride))
 
             def add(rows: Values) -> None:
@@ -158,11 +156,10 @@ def grouped_tile(view: View, isa: str) -> Any:
     RESULTS_AT.
     """
     fmt = view.format
-    kinds, halves = (2 if fmt.affine else 1), layout.BLOCK // fmt.block
 
     def emit(builder: Builder, args: Values) -> None:
         weights, lower, lines, row_stride, block_stride, blocks, groups, work, ahead = args
-        known, totals = plus(builder, work, CODE_SUMS_AT), plus(builder, work, RESULTS_AT)
+        known, totals = plus(builder, work, KNOWN_AT), plus(builder, work, RESULTS_AT)
 
         def slots(g: ir.Value) -> Values:
             first = offset(builder, totals, g, 64 * layout.GROUP)
@@ -177,9 +174,8 @@ def grouped_tile(view: View, isa: str) -> Any:
             planes = _planes(builder, view, address, lower, index)
             _ask_ahead(builder, view, address, lower, index, ahead)
             code_sums = decode_block(builder, fmt, isa, planes, work)
-            scales, minima = _factors(builder, view.stored, address, above[0])
-            for i, lanes in enumerate((code_sums, *scales, *minima)):
-                store(builder, lanes, plus(builder, known, 64 * i))
+            made = _Floats.of(builder, view, address, above[0], code_sums)
+            made.put(known)
 
             of_block = builder.add(lines, builder.mul(index, block_stride))
             group_stride = builder.mul(row_stride, I64(layout.GROUP))
@@ -187,12 +183,8 @@ def grouped_tile(view: View, isa: str) -> Any:
             def group(g: ir.Value) -> None:
                 first = builder.add(of_block, builder.mul(g, group_stride))
                 here = row_addresses(builder, first, row_stride, layout.GROUP)
-                sums = decoded_sums(builder, fmt, isa, work, here, load(builder, known, V_I32))
-                factors = [
-                    load(builder, plus(builder, known, 64 * i), V_F32)
-                    for i in range(1, 1 + kinds * halves)
-                ]
-                floats = _Floats(builder, fmt, factors[:halves], factors[halves:], view.lift)
+                sums = decoded_sums(builder, fmt, isa, work, here)
+                floats = made.back(known)
                 for row, parts, slot in zip(here, sums, slots(g), strict=True):
                     total = floats.added(load(builder, slot, V_F32), _Known(builder, row), parts)
                     store(builder, total, slot)
@@ -337,50 +329,76 @@ class _Known:
 
     def __init__(self, builder: Builder, line: ir.Value) -> None:
         self._builder, self._line = builder, line
-        self.unit = splat(builder, load(builder, plus(builder, line, UNIT), F32))
-        self._sum: ir.Value = None
+        self._words: dict[int, ir.Value] = {}
 
-    @property
-    def sum(self) -> ir.Value:
-        """The sum of the activations."""
-        if self._sum is None:
-            at = plus(self._builder, self._line, SUM)
-            self._sum = splat(self._builder, load(self._builder, at, F32))
-        return self._sum
-
-    def half_sum(self, half: int) -> ir.Value:
-        """Of half the block."""
-        builder = self._builder
-        weighted = load(builder, plus(builder, self._line, ZEROS[half]), I32)
-        middle = load(builder, plus(builder, self._line, MIDDLES + 2 * half), I16)
-        units = builder.add(weighted, builder.mul(builder.sext(middle, I32), I32(INPUTS)))
-        return builder.fmul(builder.sitofp(splat(builder, units), V_F32), self.unit)
+    def word(self, at: int) -> ir.Value:
+        """A float32 of the line in all lanes."""
+        if at not in self._words:
+            number = load(self._builder, plus(self._builder, self._line, at), F32)
+            self._words[at] = splat(self._builder, number)
+        return self._words[at]
 
 
 @dataclass(slots=True)
 class _Floats:
-    """The float steps after a block's integers."""
+    """The float steps after a block's integers: sixteen lanes each, of the block or its halves.
+
+    weights: sums of all that a lane's row of weights has in the block.
+    """
 
     builder: Builder
-    fmt: Format
+    lift: float
+    weights: ir.Value
     scales: Values
     minima: Values
-    lift: float
+
+    @classmethod
+    def of(
+        cls, builder: Builder, view: View, address: ir.Value, above: Above, code_sums: Values
+    ) -> _Floats:
+        """Of a block, whose codes add up to so much."""
+        scales, minima = _factors(builder, view.stored, address, above)
+        inputs = layout.BLOCK // len(scales)
+        weights: ir.Value = ir.Constant(V_F32, None)
+        zero = constant_splat(inputs * (view.lift - zero_of(view.format)), V_F32)
+        for scale, code_sum in zip(scales, code_sums, strict=True):
+            codes = builder.fadd(builder.sitofp(code_sum, V_F32), zero)
+            weights = fma(builder, scale, codes, weights)
+        for minimum in minima:
+            weights = fma(builder, minimum, constant_splat(float(inputs), V_F32), weights)
+        return cls(builder, view.lift, weights, scales, minima)
+
+    def put(self, at: ir.Value) -> None:
+        """Leave the lanes there, for `back`."""
+        for i, lanes in enumerate((self.weights, *self.scales, *self.minima)):
+            store(self.builder, lanes, plus(self.builder, at, 64 * i))
+
+    def back(self, at: ir.Value) -> _Floats:
+        """The same, with what was put there."""
+        count, parts = 1 + len(self.scales) + len(self.minima), len(self.scales)
+        weights, *rest = (
+            load(self.builder, plus(self.builder, at, 64 * i), V_F32) for i in range(count)
+        )
+        return replace(self, weights=weights, scales=rest[:parts], minima=rest[parts:])
 
     def added(self, total: ir.Value, row: _Known, sums: Values) -> ir.Value:
-        """total + unit * sum * scale (+ minimum * sum of x) for a block, or for each half."""
-        builder = self.builder
-        for part, (product, scale) in enumerate(zip(sums, self.scales, strict=True)):
-            total = fma(builder, self._value(product, row), scale, total)
-            if self.minima:
-                whole = self.fmt.block == layout.BLOCK
-                below = row.sum if whole else row.half_sum(part)
-                total = fma(builder, self.minima[part], below, total)
+        """total + the block's sum of w * x: middle * weights + unit * scale * sum (+ minimum * sum
+        of x - middle) of the block, or of each half."""
+        total = fma(self.builder, self.weights, row.word(MIDDLE), total)
+        units = [self.builder.sitofp(product, V_F32) for product in sums]
+        if len(units) == 1:
+            (scale,) = self.scales
+            total = fma(self.builder, self._value(units[0], row), scale, total)
+        else:
+            first, second = self.scales
+            scaled = fma(self.builder, units[1], second, self.builder.fmul(units[0], first))
+            total = fma(self.builder, scaled, row.word(UNIT), total)
+        for minimum, at in zip(self.minima, [SUM] if len(units) == 1 else SUMS, strict=False):
+            total = fma(self.builder, minimum, row.word(at), total)
         return total
 
-    def _value(self, product: ir.Value, row: _Known) -> ir.Value:
-        builder, units = self.builder, self.builder.sitofp(product, V_F32)
+    def _value(self, units: ir.Value, row: _Known) -> ir.Value:
         if not self.lift:
-            return builder.fmul(units, row.unit)
-        lifted = builder.fmul(row.sum, constant_splat(self.lift, V_F32))
-        return fma(builder, units, row.unit, lifted)
+            return self.builder.fmul(units, row.word(UNIT))
+        lifted = self.builder.fmul(row.word(SUM), constant_splat(self.lift, V_F32))
+        return fma(self.builder, units, row.word(UNIT), lifted)

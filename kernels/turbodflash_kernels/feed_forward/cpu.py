@@ -9,7 +9,7 @@ from __future__ import annotations
 import numba
 
 from turbodflash_kernels._cpu import activations, layout
-from turbodflash_kernels._cpu.activations import quantiser
+from turbodflash_kernels._cpu.activations import quantise_blocks
 from turbodflash_kernels._cpu.curve_kernels import ACTIVATIONS
 from turbodflash_kernels._cpu.machines import MACHINES
 from turbodflash_kernels._cpu.memory import LINE
@@ -39,7 +39,6 @@ def gated(view: View, activation: str, isa: str):
     """
     multiply, abreast = multiplier(view, isa), MACHINES[isa].abreast
     activate = ACTIVATIONS[activation]
-    quantise_blocks = quantiser(MACHINES[isa].factors_twice)
 
     @inline
     def both(args, pair, lines, rows, scratch):

@@ -10,7 +10,7 @@ import numba
 import numpy as np
 
 from turbodflash_kernels._cpu import activations, dense_tiles, layout, streams
-from turbodflash_kernels._cpu.activations import quantiser
+from turbodflash_kernels._cpu.activations import quantise_blocks
 from turbodflash_kernels._cpu.curve_kernels import ACTIVATIONS
 from turbodflash_kernels._cpu.machines import MACHINES
 from turbodflash_kernels._cpu.memory import LINE
@@ -50,7 +50,6 @@ def prepare(prologue: str, quantised: bool, isa: str):
     """
     normed, gated = prologue == "norm", prologue in ("silu", "gelu")
     activate = ACTIVATIONS[prologue if gated else "silu"]
-    quantise_blocks = quantiser(MACHINES[isa].factors_twice)
 
     @inline
     def value(x, i, k, norm, factor):

@@ -11,14 +11,13 @@ import math
 import numba
 import numpy as np
 
-from turbodflash_kernels._cpu import streams, tiles
-from turbodflash_kernels._cpu.rows import FACTORS, INPUTS, MIDDLES, UNIT
+from turbodflash_kernels._cpu import layout, streams, tiles
+from turbodflash_kernels._cpu.rows import MIDDLE, UNIT
 from turbodflash_kernels._cpu.simd import (
     load_f32,
     load_i8,
     load_i32,
     load_i64,
-    load_u16,
     store_f32,
     vallless,
     vfma,
@@ -64,15 +63,10 @@ def size_of(line, block_stride, blocks):
     """The Euclidean norm of a row of activations, as integers stand for them; a little more."""
     total = 0.0
     for _ in range(blocks):
-        squares = 0
-        for half in range(2):
-            factor, middle = load_u16(line + FACTORS[half]), load_u16(line + MIDDLES + 2 * half)
-            middle = (middle ^ 0x8000) - 0x8000
-            for i in range(INPUTS):
-                number = factor * load_i8(line + INPUTS * half + i) + middle
-                squares += number * number
-        unit = np.float64(load_f32(line + UNIT))
-        total += unit * unit * squares
+        unit, middle = np.float64(load_f32(line + UNIT)), np.float64(load_f32(line + MIDDLE))
+        for i in range(layout.BLOCK):
+            number = unit * load_i8(line + i) + middle
+            total += number * number
         line += block_stride
     return np.float32(math.sqrt(total) * 1.0001)
 
