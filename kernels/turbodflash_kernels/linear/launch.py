@@ -121,5 +121,10 @@ def task_shape(device: CpuDevice, n: int, tiles: int) -> tuple[int, int]:
     """Tiles and activation rows of a task; they decide who computes what, never a result."""
     if n > MANY_ROWS:
         tasks = device.threads_batch * (TASKS_OF_A_PANEL if n <= layout.PANEL else 1)
-        return min(TILES_PER_TASK, 2 * -(-tiles // (2 * tasks))), layout.PANEL
-    return -(-tiles // (device.threads * TASKS_PER_THREAD)), n
+        return min(TILES_PER_TASK, _whole_pairs(tiles, tasks)), layout.PANEL
+    return _whole_pairs(tiles, device.threads * TASKS_PER_THREAD), n
+
+
+def _whole_pairs(tiles: int, tasks: int) -> int:
+    """Tiles of each of so many tasks: a tile alone takes as long as the two that come abreast."""
+    return 2 * -(-tiles // (2 * tasks))

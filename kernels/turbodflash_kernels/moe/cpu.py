@@ -151,7 +151,9 @@ def product(quantised: bool):
                 multiply(args, groups + 4 + GROUP_BYTES * group, tile,
                          min(per_task, tiles - tile), scratch)  # fmt: skip
             return
-        at, end = task * active * tiles // tasks, (task + 1) * active * tiles // tasks
+        pairs = (active * tiles + 1) // 2  # of tiles, which come abreast
+        at = 2 * (task * pairs // tasks)
+        end = min(2 * ((task + 1) * pairs // tasks), active * tiles)
         while at < end:
             group, tile = at // tiles, at % tiles
             some = min(tiles - tile, end - at)
