@@ -81,6 +81,8 @@ def quantised_tile(view: View, isa: str, rows: int) -> Any:
 DECODED_BYTES = 2048  # of a block, at most: 512 codes, and as many signs
 KNOWN_AT = DECODED_BYTES  # sums of weights, and two kinds of factors for two halves
 RESULTS_AT = KNOWN_AT + 5 * 64
+FEW = 2  # rows, which wait for memory: of abreast tiles, the next two are asked for meanwhile
+NEAR = 4096  # bytes ahead that more rows ask for: two tiles would not stay in the first cache
 RESULT_BYTES = layout.PANEL * 64 + 2048  # of a tile; whole pages apart, stores would hold up loads
 
 
@@ -89,9 +91,11 @@ def abreast_tiles(view: View, isa: str) -> Any:
     `quantised_tile`, for two tiles and any number of rows; see row_kernels.
 
     The codes of a block fill half of the registers, and row after row passes by: two at a time, so
-    that additions do not wait for each other.
+    that additions do not wait for each other. ahead: bytes from here to the tiles that come next.
     """
     fmt, abreast = view.format, range(MACHINES[isa].abreast)
+    size = layout.block_bytes(view.stored)
+    near = max(NEAR // size, 1)  # blocks
 
     def emit(builder: Builder, args: Values) -> None:
         weights, apart, lower, lines, row_stride, block_stride, blocks, rows, work, ahead = args
@@ -102,16 +106,27 @@ def abreast_tiles(view: View, isa: str) -> Any:
             builder.mul(blocks, I64(streams.LOWER_BYTES)),
         )
 
+        before = builder.sub(blocks, I64(near))
+        across = builder.sub(ahead, builder.mul(before, I64(size)))
+        few = builder.icmp_signed("<=", rows, I64(FEW))
+        short = builder.icmp_signed("<=", before, I64(0))
+        far = builder.or_(few, short)
+
+        def distance(index: ir.Value) -> ir.Value:
+            """How far on to ask for weights: `near` blocks, in the end those of the next tile."""
+            inside = builder.icmp_signed("<", index, before)
+            return builder.select(far, ahead, builder.select(inside, I64(near * size), across))
+
         def clear(row: ir.Value) -> None:
             for total in totals:
                 store(builder, ir.Constant(V_F32, None), offset(builder, total, row, 64))
 
         def block(addresses: Values, index: ir.Value, above: list[Above]) -> None:
-            planes = []
+            planes, on = [], distance(index)
             for t, address in enumerate(addresses):
                 of_tile = builder.add(lower, builder.mul(lower_apart, I64(t)))
                 planes.append(_planes(builder, view, address, of_tile, index))
-                _ask_ahead(builder, view, address, of_tile, index, ahead)
+                _ask_ahead(builder, view, address, of_tile, index, on)
             decoded = DecodedTiles(builder, fmt, isa, planes)
             floats = [
                 _Floats.of(builder, view, *of_tile)
