@@ -150,7 +150,7 @@ class Sampler:
         """Where chance enters: the candidate at a random height of the summed probabilities."""
         peak = candidates.peak
         _check(peak, place.position)
-        heights = np.cumsum(np.exp(candidates.logits.astype(np.float64) - peak))
+        heights = np.exp(candidates.logits.astype(np.float64) - peak).cumsum()
         total = float(heights[-1])
         height = total * uniform(place.seed, place.position, Stream.TOKEN)
         row = min(int(heights.searchsorted(height, side="right")), len(heights) - 1)

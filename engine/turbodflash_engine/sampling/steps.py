@@ -34,7 +34,7 @@ def top_p(candidates: Candidates, p: float) -> Candidates:
         return candidates
     logits = candidates.logits
     falling = logits if candidates.order == "logit" else np.sort(logits)[::-1]
-    heights = np.cumsum(np.exp(falling.astype(np.float64) - falling[0]))
+    heights = np.exp(falling.astype(np.float64) - falling[0]).cumsum()
     return largest(candidates, int(heights.searchsorted(p * heights[-1])) + 1)
 
 

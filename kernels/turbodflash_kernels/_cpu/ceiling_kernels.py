@@ -19,7 +19,7 @@ from turbodflash_kernels._cpu.emit import (
     repeat,
     store,
 )
-from turbodflash_kernels._cpu.machines import HALF_I16, HALF_I32, vnni
+from turbodflash_kernels._cpu.machines import HALF_I16, HALF_I32, vpdpbusd
 from turbodflash_kernels._cpu.simd import load_i64
 
 CHAINS = 8  # independent sums: enough to hide the latency of a multiply-add
@@ -81,9 +81,9 @@ def _multiply(isa: str) -> Any:
 
     def step(builder: ir.IRBuilder, total: ir.Value, left: ir.Value, right: ir.Value) -> ir.Value:
         if isa == "avx512_vnni":
-            return vnni(builder, "busd", 512, total, left, right)
+            return vpdpbusd(builder, 512, total, left, right)
         if isa == "avx_vnni":
-            return vnni(builder, "busd", 256, total, left, right)
+            return vpdpbusd(builder, 256, total, left, right)
         if isa == "avx2":
             pairs = call(builder, "llvm.x86.avx2.pmadd.ub.sw", HALF_I16, left, right)
             return builder.add(total, pairs)
