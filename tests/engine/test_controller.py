@@ -343,3 +343,13 @@ def test_a_guess_never_goes_beyond_the_room() -> None:
         drafting = Drafting(machine, options, lambda machine=machine: machine.now)  # type: ignore[misc]
         for room in range(20):
             assert len(drafting.guess(range(5), room, room).tokens) <= room
+
+
+@pytest.mark.parametrize("draft_cost", [0.002, 0.3])
+def test_what_was_won_with_one_text_is_not_lost_with_the_next(draft_cost: float) -> None:
+    for seed in range(20):
+        machine = Machine(always(0.9), draft_cost=draft_cost, seed=seed)
+        drafting = Drafting(machine, SpecOptions(), lambda machine=machine: machine.now)  # type: ignore[misc]
+        assert machine.speed(512, drafting) > 1.5
+        machine.rates = always(0.0)
+        assert machine.speed(128, drafting) >= 0.97

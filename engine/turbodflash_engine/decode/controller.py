@@ -15,18 +15,21 @@ RARE = 0.02  # tokens accepted so seldom are not looked at
 WATCHED = 0.6  # what was known long ago weighs against a draft that was watched
 MODERATE = 4  # tokens of a draft that is only watched
 
-CREDIT = 2.0  # what drafting may lose before it has won any
+CREDIT = 1.0  # what drafting may lose in a text before it has won any there
 MOST_CREDIT = 6.0  # however much it has won
 ALLOWANCE = 0.01  # what a plain pass restores of the first credit
 PROMISE, TRUST = 1.5, 1.0  # drafts that would have won so much earn so much credit
 
 FIRST_WAIT, LONGEST_WAIT = 8, 256  # passes between two looks at a drafter that does not pay
-LOOK = 4  # passes without a draft after which a width is looked for again
+LOOK = 16  # passes without a draft after which a width is looked for again
 CHEAP = 0.01  # a draft that costs less is looked at always
 
 
 class Width(Protocol):
     """Decides about one drafter, pass by pass."""
+
+    def begin(self) -> None:
+        """Another text."""
 
     def ask(self, most: int) -> int:
         """The tokens to ask the drafter for, `most` or fewer; 0 = it is not asked now."""
@@ -52,6 +55,9 @@ class Fixed:
 
     def __init__(self, width: int) -> None:
         self._width = width
+
+    def begin(self) -> None:
+        pass
 
     def ask(self, most: int) -> int:
         return min(most, self._width)
@@ -89,6 +95,9 @@ class Controller:
         self._account, self._promise = CREDIT, 0.0
         self._width, self._asked, self._verifying = 0, 0, False
         self._since, self._gap, self._wait = 0, 0, FIRST_WAIT
+
+    def begin(self) -> None:
+        self._account = min(self._account, CREDIT)
 
     def ask(self, most: int) -> int:
         most = min(most, self._longest)

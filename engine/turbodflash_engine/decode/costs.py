@@ -25,6 +25,7 @@ class Costs:
         self._measured: defaultdict[int, deque[float]] = defaultdict(lambda: deque(maxlen=WINDOW))
         self._typical: dict[int, float] = {}
         self._sizes: list[int] = []  # those with a typical cost, ascending
+        self._said: dict[float, float] = {}  # since the last measurement
 
     def add(self, size: int, seconds: float) -> None:
         """One more measurement."""
@@ -33,6 +34,7 @@ class Costs:
             return
         if size not in self._typical:
             insort(self._sizes, size)
+        self._said.clear()
         self._measured[size].append(seconds)
         ordered = sorted(self._measured[size])
         self._typical[size] = ordered[len(ordered) // 4]
@@ -49,6 +51,11 @@ class Costs:
         """Seconds, in proportion between two sizes that were measured; None when none was."""
         if not self._sizes:
             return None
+        if size not in self._said:
+            self._said[size] = self._between(size)
+        return self._said[size]
+
+    def _between(self, size: float) -> float:
         at = bisect(self._sizes, size)
         below, above = self._sizes[max(at - 1, 0)], self._sizes[min(at, len(self._sizes) - 1)]
         if not below <= size < above:

@@ -7,7 +7,7 @@ from time import perf_counter
 
 from turbodflash_engine.decode.accept import Verdict
 from turbodflash_engine.decode.controller import MODERATE, Controller, Fixed, Width
-from turbodflash_engine.decode.costs import Passes
+from turbodflash_engine.decode.costs import WINDOW, Passes
 from turbodflash_engine.decode.guess import NOTHING, Guess
 from turbodflash_engine.decode.tree import plant
 from turbodflash_engine.drafters._base import Draft, Drafter
@@ -16,6 +16,7 @@ from turbodflash_engine.options import SpecOptions
 
 STALE, FIRST_STALE = 64, 4  # passes after which one must be plain again, to know what it costs
 ENOUGH = 2  # measurements of one that are believed for long: a single one may have been disturbed
+SELDOM = 4  # plain passes of which one is measured, when many were
 
 Clock = Callable[[], float]
 
@@ -33,7 +34,7 @@ class Drafting:
         self.options = options or SpecOptions()
         self.probes = 0
         self._passes = Passes()
-        self._since_plain = 0
+        self._made = self._since_plain = 0
         self._controlled = self.options.width is None and not self.options.tree
         self._seats = [self._seat(part) for part in parts_of(drafter) if part.longest]
         self._followed: _Seat | None = None
@@ -56,7 +57,9 @@ class Drafting:
         if not self._seats:
             return
         rows = 1 + len(guess.tokens)
-        self._passes.add(rows, seconds)
+        self._made += 1
+        if rows > 1 or self._made % SELDOM == 0 or self._passes.times(1) < WINDOW:
+            self._passes.add(rows, seconds)
         self._since_plain = 0 if rows == 1 else self._since_plain + 1
         for seat in self._seats:
             if seat is self._followed:
@@ -69,6 +72,7 @@ class Drafting:
         """Another text: what was guessed of the one before says nothing."""
         for seat in self._seats:
             seat.watched = None
+            seat.width.begin()
 
     def _seat(self, drafter: Drafter) -> _Seat:
         options, longest = self.options, drafter.longest

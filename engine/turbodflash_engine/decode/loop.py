@@ -118,7 +118,8 @@ def _observe(
 ) -> None:
     """Show the drafter the rows that have happened, neighbours together."""
     for start, stop in _stretches(rows):
-        taps = [tap[start:stop] for tap in output.taps]
+        all_of_them = stop - start == len(run)
+        taps = output.taps if all_of_them else [tap[start:stop] for tap in output.taps]
         drafting.drafter.observe(run[start:stop], range(at, at + stop - start), taps)
         at += stop - start
 

@@ -19,6 +19,7 @@ class FirstOf:
         asked = sorted(drafters, key=lambda each: SPEC_TYPES.index(each.name))
         self.parts = (*asked, *([fallback] if fallback else []))
         self.taps = tuple(sorted({tap for part in self.parts for tap in part.taps}))
+        self._places = [[self.taps.index(tap) for tap in part.taps] for part in self.parts]
 
     @property
     def name(self) -> str:
@@ -39,9 +40,8 @@ class FirstOf:
     def observe(
         self, tokens: Sequence[int], positions: range, taps: Sequence[Rows], coming: int = 0
     ) -> None:
-        rows = dict(zip(self.taps, taps, strict=True))
-        for part in self.parts:
-            part.observe(tokens, positions, [rows[tap] for tap in part.taps], coming)
+        for part, places in zip(self.parts, self._places, strict=True):
+            part.observe(tokens, positions, [taps[place] for place in places], coming)
 
     def truncate(self, length: int) -> None:
         for part in self.parts:
