@@ -215,9 +215,11 @@ class Device(ABC):
         """Replace the contents of an input buffer, after all work that was recorded before."""
         self.read(array)[...] = values
 
-    def copy(self, target: Array, source: Array) -> None:
-        """Replace the contents of an input buffer, or of a slice of it, by another array's."""
-        self.read(target)[...] = self.read(source)
+    def copy(self, target: Array, *sources: Array) -> None:
+        """Replace the contents of an input buffer, or of a slice of it, by other arrays' [n, width]
+        side by side.
+        """
+        np.concatenate([self.read(source) for source in sources], axis=-1, out=self.read(target))
 
     @abstractmethod
     def pack(self, parts: Sequence[Part], cols: int, searched: bool = False) -> Weight:

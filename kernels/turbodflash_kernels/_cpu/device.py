@@ -107,9 +107,9 @@ class CpuDevice(Device):
         self.flush()
         return array
 
-    def copy(self, target: NDArray[Any], source: NDArray[Any]) -> None:
+    def copy(self, target: NDArray[Any], *sources: NDArray[Any]) -> None:
         self.flush()
-        target[...] = source
+        np.concatenate(sources, axis=-1, out=target)
 
     def pack(self, parts: Sequence[Part], cols: int, searched: bool = False) -> weight.CpuWeight:
         packed = weight.pack(parts, cols, self.library, self._memory, self._packing, searched)

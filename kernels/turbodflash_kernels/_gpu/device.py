@@ -166,8 +166,8 @@ class GpuDevice(Device):
             host = host.pin_memory()  # held by torch until it has been copied
         array.copy_(host, non_blocking=True)
 
-    def copy(self, target: torch.Tensor, source: torch.Tensor) -> None:
-        target.copy_(source)
+    def copy(self, target: torch.Tensor, *sources: torch.Tensor) -> None:
+        torch.cat(sources, dim=-1, out=target)
 
     def flush(self) -> None:
         if self.place.type == "cuda":

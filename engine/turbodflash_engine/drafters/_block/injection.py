@@ -25,8 +25,8 @@ _Key = tuple[int, int, bool]  # first row, row after the last, whether sliding l
 class Injection:
     """A buffer of rows that wait, and the step that stores what the draft knows of them.
 
-    The model's taps hold only until something is run, so rows are copied when they come: each tap
-    into its columns, which puts them side by side.
+    The model's taps hold only until something is run, so rows are copied when they come, all taps
+    side by side.
     """
 
     def __init__(
@@ -38,7 +38,7 @@ class Injection:
         memory: Sequence[KV],
         threads: Threads,
     ) -> None:
-        self._device, self._width, self._fused = device, config.width, config.fused
+        self._device, self._fused = device, config.fused
         fusion = device.pack([tensors.part(config.dialect.fusion)], config.fused)
         self._fuse = device.bind("linear", weight=fusion, prologue=None, bias=None)
         weight = device.upload(tensors.vector(config.dialect.fusion_norm))
@@ -74,8 +74,7 @@ class Injection:
             self._make_room(at + count)
             if at:
                 self._device.copy(self._rows[:at], before[:at])
-        for columns, tap in zip(self._tapped, taps, strict=True):
-            self._device.copy(columns[at : at + count], tap[:count])
+        self._device.copy(self._rows[at : at + count], *(tap[:count] for tap in taps))
 
     def run(self, start: int, stop: int, position: int, *, sliding: bool) -> None:
         """Store rows start..stop-1, which stand at `position` and on, in the full layers.
@@ -94,10 +93,6 @@ class Injection:
     def _make_room(self, rows: int) -> None:
         """An empty buffer of so many rows at least; steps that name another are forgotten."""
         self._rows = self._device.empty((-(-rows // ROOM) * ROOM, self._fused), np.float32)
-        self._tapped = [
-            self._rows[:, first : first + self._width]
-            for first in range(0, self._fused, self._width)
-        ]
         self._steps: Steps[_Key, None] = Steps(self._device, self._step, self._threads)
 
 

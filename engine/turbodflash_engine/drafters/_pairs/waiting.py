@@ -22,7 +22,7 @@ class Waiting:
     """
 
     def __init__(self, device: Device, taps: int, width: int) -> None:
-        self._device, self._width = device, width
+        self._device = device
         self.rows = device.empty((ROOM, taps * width), np.float32)
         self.tokens: list[int] = []
         self.end = 0
@@ -54,9 +54,7 @@ class Waiting:
             self.paired = None
         first = self.count
         self._make_room(first + len(tokens))
-        for index, tap in enumerate(taps):
-            columns = self.rows[:, index * self._width : (index + 1) * self._width]
-            self._device.copy(columns[first : first + len(tokens)], tap)
+        self._device.copy(self.rows[first : first + len(tokens)], *taps)
         self.tokens += tokens
         self.end += len(tokens)
 
