@@ -81,8 +81,8 @@ def quantised_tile(view: View, isa: str, rows: int) -> Any:
 DECODED_BYTES = 2048  # of a block, at most: 512 codes, and as many signs
 KNOWN_AT = DECODED_BYTES  # sums of weights, and two kinds of factors for two halves
 RESULTS_AT = KNOWN_AT + 5 * 64
-FEW = 2  # rows, which wait for memory: of abreast tiles, the next two are asked for meanwhile
-NEAR = 4096  # bytes ahead that more rows ask for: two tiles would not stay in the first cache
+FEW, SHORT = 2, 16384  # rows, and bytes of a tile, with which the next two are asked for meanwhile
+NEAR = 3072  # else what comes so many bytes on: two tiles would not stay in the first cache
 RESULT_BYTES = layout.PANEL * 64 + 2048  # of a tile; whole pages apart, stores would hold up loads
 
 
@@ -108,9 +108,11 @@ def abreast_tiles(view: View, isa: str) -> Any:
 
         before = builder.sub(blocks, I64(near))
         across = builder.sub(ahead, builder.mul(before, I64(size)))
-        few = builder.icmp_signed("<=", rows, I64(FEW))
-        short = builder.icmp_signed("<=", before, I64(0))
-        far = builder.or_(few, short)
+        waiting = builder.and_(
+            builder.icmp_signed("<=", rows, I64(FEW)),
+            builder.icmp_signed("<=", blocks, I64(SHORT // size)),
+        )
+        far = builder.or_(waiting, builder.icmp_signed("<=", before, I64(0)))
 
         def distance(index: ir.Value) -> ir.Value:
             """How far on to ask for weights: `near` blocks, in the end those of the next tile."""
