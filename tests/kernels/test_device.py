@@ -118,3 +118,14 @@ def test_what_a_device_could_do_at_best_is_measured(name: str) -> None:
 def test_the_reference_has_no_best() -> None:
     with pytest.raises(NoDevice, match="the reference device cannot be measured"):
         open_device("reference").probe()
+
+
+@pytest.mark.parametrize("name", PRESENT)
+def test_arrays_are_copied_side_by_side_into_some_rows_of_a_buffer(name: str) -> None:
+    device = open_device(name)
+    target = device.upload(np.zeros((4, 6), np.float32))
+    left, right = np.ones((2, 2), np.float32), np.full((2, 4), 2, np.float32)
+    device.copy(target[1:3], device.upload(left), device.upload(right))
+    found = device.read(target)
+    np.testing.assert_array_equal(found[1:3], np.hstack([left, right]))
+    assert not found[[0, 3]].any()

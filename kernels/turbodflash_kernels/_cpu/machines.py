@@ -27,7 +27,7 @@ class Avx512Vnni(Generic):
     """vpdpbusd on 512 bits."""
 
     name = "avx512_vnni"
-    byte, word32 = V_I8, V_I32
+    byte = V_I8
     width = 512
     abreast = 2
 
@@ -70,7 +70,7 @@ class AvxVnni(Avx512Vnni):
 
     name = "avx_vnni"
     lanes = 8
-    byte, word32 = HALF_I8, HALF_I32
+    byte = HALF_I8
     width = 256
     abreast = 1
 
