@@ -19,6 +19,7 @@ import numpy as np
 from llvmlite import ir
 from numba import types
 
+from turbodflash_kernels._cpu.block_floats import half_lanes
 from turbodflash_kernels._cpu.chunk_words import SCORE_BYTES
 from turbodflash_kernels._cpu.codes import V_I8
 from turbodflash_kernels._cpu.emit import (
@@ -46,7 +47,6 @@ from turbodflash_kernels._cpu.encode_steps import vabs
 from turbodflash_kernels._cpu.machines import vpdpbusd
 from turbodflash_kernels._cpu.products import loop
 from turbodflash_kernels._cpu.simd import f32x16, vload, vmax, vmax_of, vsplat, vsum
-from turbodflash_kernels._cpu.tiles import half_lanes
 
 BLOCK, STEPS = 32, 8  # numbers; four to a step
 BLOCK_BYTES, BEGINNINGS, UNIT = 4 * BLOCK, 2 * BLOCK, 2 * BLOCK + 8  # of a query

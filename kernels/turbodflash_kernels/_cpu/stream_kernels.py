@@ -10,6 +10,7 @@ import numpy as np
 from llvmlite import ir
 
 from turbodflash_kernels._cpu import layout, streams
+from turbodflash_kernels._cpu.block_floats import half_lanes
 from turbodflash_kernels._cpu.emit import (
     V_F32,
     V_I32,
@@ -34,7 +35,6 @@ from turbodflash_kernels._cpu.simd import (
     store_i16,
     store_i32,
 )
-from turbodflash_kernels._cpu.tiles import half_lanes
 from turbodflash_kernels._cpu.unpack_kernels import codes_of
 from turbodflash_kernels.blocks import Blocks
 
