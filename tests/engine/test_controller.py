@@ -8,6 +8,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from statistics import fmean
 
 import pytest
@@ -353,3 +354,24 @@ def test_what_was_won_with_one_text_is_not_lost_with_the_next(draft_cost: float)
         assert machine.speed(512, drafting) > 1.5
         machine.rates = always(0.0)
         assert machine.speed(128, drafting) >= 0.97
+
+
+def test_a_plain_pass_that_comes_after_drafts_is_always_measured(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    machine = Machine(always(0.97))
+    drafting = Drafting(machine, SpecOptions(), lambda: machine.now)
+    made: list[int] = []
+    measured: list[int] = []
+    learn, add = drafting.learn, drafting._passes.add
+    monkeypatch.setattr(
+        drafting,
+        "learn",
+        lambda guess, *rest: (made.append(len(guess.tokens)), learn(guess, *rest)),
+    )
+    monkeypatch.setattr(
+        drafting._passes, "add", lambda size, seconds: (measured.append(size), add(size, seconds))
+    )
+    machine.speed(16384, drafting)
+    after_drafts = sum(before > 0 and not now for before, now in pairwise(made))
+    assert measured.count(1) >= after_drafts > 20

@@ -81,8 +81,8 @@ class Controller:
     Known are how often each token of a draft was accepted, and what drafts and passes cost. When
     no width pays, the drafter is only watched: after 8, 16, 32, ... passes it drafts, nothing is
     verified, and its guess is held against what comes. An account bounds what it may lose against
-    plain decoding, however it misleads: a hundredth, and a few passes at first. It is restored by
-    guesses that were watched and would have won.
+    plain decoding, however it misleads: a hundredth, one pass in a text where it has not won yet,
+    and a few where it has. It is restored by guesses that were watched and would have won.
 
     Costs, and what the account holds, are in plain passes: passes of one row.
     """

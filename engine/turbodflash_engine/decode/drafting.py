@@ -16,7 +16,7 @@ from turbodflash_engine.options import SpecOptions
 
 STALE, FIRST_STALE = 64, 4  # passes after which one must be plain again, to know what it costs
 ENOUGH = 2  # measurements of one that are believed for long: a single one may have been disturbed
-SELDOM = 4  # plain passes of which one is measured, when many were
+SELDOM = 4  # plain passes in a row of which one is measured, when many were
 
 Clock = Callable[[], float]
 
@@ -58,7 +58,8 @@ class Drafting:
             return
         rows = 1 + len(guess.tokens)
         self._made += 1
-        if rows > 1 or self._made % SELDOM == 0 or self._passes.times(1) < WINDOW:
+        one_of_many = rows == 1 and not self._since_plain and self._passes.times(1) >= WINDOW
+        if not one_of_many or self._made % SELDOM == 0:
             self._passes.add(rows, seconds)
         self._since_plain = 0 if rows == 1 else self._since_plain + 1
         for seat in self._seats:
