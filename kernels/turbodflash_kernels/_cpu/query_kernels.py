@@ -8,7 +8,7 @@ from __future__ import annotations
 import numba
 
 from turbodflash_kernels._cpu.calls import call3
-from turbodflash_kernels._cpu.chunk_words import SPLITS_PER_THREAD, bounds_bytes
+from turbodflash_kernels._cpu.chunk_words import bounds_bytes
 from turbodflash_kernels._cpu.gather_kernels import copy_bytes
 from turbodflash_kernels._cpu.kv_words import (
     CHUNK,
@@ -44,25 +44,14 @@ CHUNK_KERNEL, ROWS_PER_TASK = 112, 120
 # of chunk c at c % CHUNKS
 PARTIALS, CHUNKS, SPLITS, PARENTS = range(128, 160, 8)
 DIRECT = 160  # two words: kernels of _cpu/direct_kernels.py for the queries of one row, or 0
-NOTHING = 176  # two words of 0
+HALVED = 176  # so many chunks, at most, are computed by two tasks each, for half of the queries
+TASKS = 184
 
 
 @inline
 def block_of(place, blocks):
     """Blocks from both ends in turns: the last see most, and neighbours go to the same thread."""
     return place // 2 if place % 2 != 0 else blocks - 1 - place // 2
-
-
-@inline
-def split_of(place, splits):
-    """As cards are dealt: a thread's own tasks stand in a row, and of a short text there are only
-    the first few splits."""
-    hands = (splits + SPLITS_PER_THREAD - 1) // SPLITS_PER_THREAD
-    each, longer = splits // hands, splits % hands
-    rest = place - longer * (each + 1)
-    if rest < 0:
-        return place // (each + 1) + place % (each + 1) * hands
-    return longer + rest // each + rest % each * hands
 
 
 @inline

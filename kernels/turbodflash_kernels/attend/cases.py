@@ -152,6 +152,8 @@ CASES = [
     *(Case(5, context, 4, 1, 64, "f32") for context in CONTEXTS),
     *(Case(rows, 65, 4, 4, 32) for rows in (1, 2, 3, 5, 8, 16, 17, 40)),
     *(Case(rows, 17, 6, 2, 96) for rows in (1, 3, 8, 40)),
+    *(Case(rows, context, 9, 3, 64) for rows in (5, 8) for context in (100, 125, 250)),
+    *(Case(rows, 140, 16, 1, 32) for rows in (1, 3)),
     *(Case(3, 64, 3 * kv, kv, dim) for kv in (1, 2) for dim in (16, 32, 64, 80, 96, 128)),
     *(Case(17, 300, heads, 2, 128, format) for heads in (2, 8) for format in ("f16", "f32")),
     *(Case(rows, 250, 6, 2, 64, window=size) for rows in (1, 17) for size in (1, 20, 128, 600)),

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import numba
 
+from turbodflash_kernels._cpu import chunk_words
 from turbodflash_kernels._cpu.calls import call11
-from turbodflash_kernels._cpu.chunk_words import MOST_QUERIES, bounds_bytes
+from turbodflash_kernels._cpu.chunk_words import MOST_QUERIES
 from turbodflash_kernels._cpu.gather_kernels import keys_at, path, shared, values_at
 from turbodflash_kernels._cpu.kv_words import (
     CHUNK,
@@ -21,13 +22,16 @@ from turbodflash_kernels._cpu.kv_words import (
 from turbodflash_kernels._cpu.query_kernels import (
     CHUNK_KERNEL,
     DIRECT,
+    GROUP,
+    HALVED,
     HEAD_DIM,
     KV,
-    NOTHING,
+    KV_HEADS,
     PARENTS,
     POSITIONS,
     ROWS_PER_TASK,
     SPLITS,
+    TASKS,
     N,
     ask_for,
     block_of,
@@ -40,7 +44,6 @@ from turbodflash_kernels._cpu.query_kernels import (
     partials_of,
     result_at,
     sink_of,
-    split_of,
     take_queries,
     write_out,
 )
@@ -51,7 +54,9 @@ from turbodflash_kernels._cpu.simd import (
 from turbodflash_kernels._cpu.softmax_kernels import clear, merge
 
 inline = numba.njit(error_model="numpy")
-bounds_bytes = inline(bounds_bytes)
+bounds_bytes, place_of = inline(chunk_words.bounds_bytes), inline(chunk_words.place_of)
+queries_of, unit_of = inline(chunk_words.queries_of), inline(chunk_words.unit_of)
+units_of = inline(chunk_words.units_of)
 
 
 def build(name, *spec):
@@ -59,46 +64,44 @@ def build(name, *spec):
 
 
 def split(args, task, scratch):
-    """Few rows: task = (K/V head, split); a split takes neighbouring chunks.
+    """Few rows: task = (K/V head, some neighbouring chunks, all queries or half of them).
 
     Of a tree, only chunks that end before its first position.
     """
-    kv, n, (_, group, _) = load_i64(args + KV), load_i64(args + N), heads_of(args)
-    queries, size = n * group, partial_bytes(args)
-    head, first, last = chunks_of_task(args, task)
-    here, furthest = partials_of(args, head), furthest_of(args)
-    chunk, direct = load_i64(args + CHUNK_KERNEL), args + (DIRECT if n == 1 else NOTHING)
-    for j in range(0, queries, MOST_QUERIES):
-        count = min(MOST_QUERIES, queries - j)
+    kv, size, furthest = load_i64(args + KV), partial_bytes(args), furthest_of(args)
+    chunk, direct = load_i64(args + CHUNK_KERNEL), args + DIRECT
+    start, end = chunks_before_tree(args)
+    splits, halves, units = units_of(
+        end - start, load_i64(args + SPLITS), load_i64(args + HALVED), load_i64(args + KV_HEADS)
+    )
+    unit = unit_of(task, load_i64(args + TASKS), units)
+    if unit < 0:
+        return
+    head, first, last = place_of(unit // halves, splits, end - start)
+    here, then = partials_of(args, head), 0
+    if unit + 1 < units:  # mostly what its thread comes to next
+        place = place_of((unit + 1) // halves, splits, end - start)
+        then = keys_at(kv, start + place[1], place[0])
+    begin, end = queries_of(unit, halves, load_i64(args + N) * load_i64(args + GROUP))
+    for j in range(begin, end, MOST_QUERIES):
+        count = min(MOST_QUERIES, end - j)
         bounds = take_queries(args, head, j, j + count, scratch)
         space = bounds + bounds_bytes(count)
-        for c in range(first, last):
+        for c in range(start + first, start + last):
             bound(args, j, j + count, c * CHUNK, furthest, bounds)
-            following = keys_at(kv, c + 1, head) if c + 1 < last else keys_of_task(args, task + 1)
+            following = keys_at(kv, c + 1, head) if c + 1 < start + last else then
             out = partial_of(args, here, c, j)
             k, v = keys_at(kv, c, head), values_at(kv, c, head)
             call11(chunk, kv, direct, k, v, following, scratch, count, bounds, space, out, size)
 
 
 @inline
-def chunks_of_task(args, task):
-    """Its head, and the chunks of its split."""
-    splits = load_i64(args + SPLITS)
+def chunks_before_tree(args):
+    """The first chunk that few rows look at, and the end of them."""
     begin, end = chunks_of(args, 0, load_i64(args + N), furthest_of(args))
     if load_i64(args + PARENTS) != 0:
         end = load_i32(load_i64(args + POSITIONS)) // CHUNK
-    each = (max(end - begin, 0) + splits - 1) // splits
-    first = begin + split_of(task % splits, splits) * each
-    return task // splits, first, min(first + each, end)
-
-
-@inline
-def keys_of_task(args, task):
-    """The first keys that a task will look at: mostly its thread's next; 0 if there are none."""
-    head, first, last = chunks_of_task(args, task)
-    if head >= heads_of(args)[0] or first >= last:
-        return 0
-    return keys_at(load_i64(args + KV), first, head)
+    return begin, max(begin, end)
 
 
 def branches(args, task, scratch):
@@ -155,7 +158,7 @@ def rows(args, task, scratch):
     first_row = block_of(task // kv_heads, (n - 1) // each + 1) * each
     last_row = min(first_row + each, n)
     begin, end = chunks_of(args, first_row, last_row, furthest)
-    chunk, direct = load_i64(args + CHUNK_KERNEL), args + NOTHING
+    chunk, direct = load_i64(args + CHUNK_KERNEL), args + DIRECT
     for j in range(first_row * group, last_row * group, MOST_QUERIES):
         count = min(MOST_QUERIES, last_row * group - j)
         bounds = take_queries(args, head, j, j + count, scratch)

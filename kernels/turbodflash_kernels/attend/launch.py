@@ -12,6 +12,7 @@ from turbodflash_kernels._cpu.chunk_words import (
     MOST_QUERIES,
     SPLITS_PER_THREAD,
     bounds_bytes,
+    halved,
     space_bytes,
 )
 from turbodflash_kernels._cpu.device import MANY_ROWS, CpuDevice
@@ -105,11 +106,15 @@ def bind(
         )
         splits = min(kv.chunks, device.threads * SPLITS_PER_THREAD)
         tree = 0 if parents is None else address(parents)
-        more = (TREE_ROWS_PER_TASK, address(partials), kv.most_seen, splits, tree, *direct)
-        device.record(split, splits * kv_heads, *words, *more, rows=n)
+        more = (TREE_ROWS_PER_TASK, address(partials), kv.most_seen, splits, tree)
+        few = halved(n * group, kv_heads, device.threads)
+        tasks = splits * kv_heads * (2 if few else 1)
+        alone = direct if n == 1 else (0, 0)
+        device.record(split, tasks, *words, *more, *alone, few, tasks, rows=n)
         if parents is not None:
             branches = device.kernel("attend", "branches")
-            device.record(branches, -(-n // TREE_ROWS_PER_TASK) * kv_heads, *words, *more, rows=n)
+            tasks = -(-n // TREE_ROWS_PER_TASK) * kv_heads
+            device.record(branches, tasks, *words, *more, *direct, rows=n)
         device.record(combine, n * kv_heads, *words, *more, rows=n)
         return out
 
