@@ -76,6 +76,7 @@ def truth() -> Device:
 
 
 Yardstick: TypeAlias = Callable[[], Device]
+Rounded: TypeAlias = Callable[[NDArray[Any]], NDArray[Any]]
 
 
 def yardstick(name: str, case: Case) -> Yardstick:
@@ -83,7 +84,7 @@ def yardstick(name: str, case: Case) -> Yardstick:
     if name == "gpu":
         return HalfPrecision
     types = getattr(case, "format", ""), getattr(case, "values", "")
-    if name == "cpu" and ("turbo4" in types or multiplies_bytes(types[0])):
+    if name == "cpu" and ("turbo4" in types or any(map(multiplies_bytes, types))):
         return WholeNumbers
     rounds = name != "reference" and case.lossy_weights
     return RoundedActivations if rounds else ReferenceDevice
@@ -110,25 +111,26 @@ class RoundedActivations(ReferenceDevice):
 class WholeNumbers(ReferenceDevice):
     """float32, but what is multiplied with a turbo4 head of 64 numbers is rounded, queries of each
     head and weights of each 128 keys, so that the sizes of all add up to 2^17 at most and none is
-    over 2^15; the largest sum of two levels is 2^14. What is multiplied with bytes of q8_0 keys is
-    rounded so that none is over 127 * 2^8."""
+    over 2^15; the largest sum of two levels is 2^14. What is multiplied with bytes of q8_0 is
+    rounded so that of queries none is over 127 * 2^8, of weights none over 2^16."""
 
     def bind(self, op: str, /, **static: Any) -> Callable[..., Any]:
         if op != "attend":
             return super().bind(op, **static)
         formats = (static["kv"].format_k, static["kv"].format_v)
         sides = [each.type.name == "turbo4" and each.head_dim == 64 for each in formats]
-        look = partial(look_in_whole_numbers, multiplies_bytes(formats[0].type.name), *sides)
+        of_bytes = [multiplies_bytes(each.type.name) for each in formats]
+        look = partial(look_in_whole_numbers, of_bytes, *sides)
         return attend.bind(self, **static, look=look)
 
 
-def multiplies_bytes(keys: str) -> bool:
-    """Whether this machine multiplies keys of the type as the bytes they are."""
-    return keys == "q8_0" and isa.choose() == "avx512_vnni"
+def multiplies_bytes(type: str) -> bool:
+    """Whether this machine multiplies heads of the type as the bytes they are."""
+    return type == "q8_0" and isa.choose() == "avx512_vnni"
 
 
 def look_in_whole_numbers(
-    of_bytes: bool,
+    of_bytes: Sequence[bool],
     keys: bool,
     values: bool,
     q: NDArray[Any],
@@ -138,22 +140,39 @@ def look_in_whole_numbers(
     sinks: NDArray[Any] | None,
 ) -> NDArray[Any]:
     """As `attend.look`. Half a head's numbers repeat the others."""
-    if of_bytes:
+    if of_bytes[0]:
         unit = np.abs(q).max(-1, keepdims=True) / (127 * 2**8)
         q = np.rint(q / np.where(unit == 0, 1, unit)) * unit
     if keys:
         q, k = in_whole_numbers(q, 64), in_levels(k)
     weights, total = attend.softmax(q @ k.swapaxes(1, 2) * q.dtype.type(scale), sinks)
     if values:
-        size = np.linalg.norm(v, axis=-1)[:, None]
-        cuts = range(128, v.shape[1], 128)
-        parts = np.split(weights * size, cuts, axis=-1)
-        rounded = np.concatenate([in_whole_numbers(part, part.shape[-1]) for part in parts], -1)
-        weights, v = rounded / np.where(size == 0, 1, size), in_levels(v)
+        sized = by_chunks(weights, np.linalg.norm(v, axis=-1), in_whole_numbers)
+        weights, v = sized, in_levels(v)
+    if of_bytes[1]:
+        blocks = np.split(v, v.shape[-1] // 32, axis=-1)
+        largest = [np.abs(block).max(-1) for block in blocks]
+        sums = [
+            by_chunks(weights, *each, in_two_digits) @ b
+            for *each, b in zip(largest, blocks, strict=True)
+        ]
+        return np.concatenate(sums, axis=-1) / total
     return weights @ v / total
 
 
-def in_whole_numbers(x: NDArray[Any], counted: int) -> NDArray[Any]:
+def by_chunks(weights: NDArray[Any], size: NDArray[Any], rounded: Rounded) -> NDArray[Any]:
+    """Weights [.., keys], rounded when they were multiplied by values' sizes [.., keys]."""
+    size = size[:, None]
+    parts = np.split(weights * size, range(128, size.shape[-1], 128), axis=-1)
+    return np.concatenate([*map(rounded, parts)], -1) / np.where(size == 0, 1, size)
+
+
+def in_two_digits(x: NDArray[Any]) -> NDArray[Any]:
+    unit = x.max(-1, keepdims=True) / (2**16 - 1)
+    return np.rint(x / np.where(unit == 0, 1, unit)) * unit
+
+
+def in_whole_numbers(x: NDArray[Any], counted: int | None = None) -> NDArray[Any]:
     size = np.abs(x)[..., :counted]
     unit = np.maximum(size.max(-1) / 2**15, size.sum(-1) / 2**17)[..., None]
     return np.rint(x / np.where(unit == 0, 1, unit)) * unit

@@ -114,7 +114,8 @@ def chunk(kv, direct, k, v, next_k, queries, count, bounds, space, partials, siz
         vstore(zeros + i, vsplat(np.float32(0.0)))
     begin, end = seen_of_all(bounds, count, ends)
     if load_i64(kv + SCORES_K) != 0:
-        early = EARLY if load_i64(direct + 8) != 0 else 0
+        wholes = load_i64(kv + SUMS_V) != 0 and load_i64(kv + PIECES_V) > 1
+        early = EARLY if wholes or load_i64(direct + 8) != 0 else 0
         score_whole(kv, k, v, queries, count, begin, end, decoded, scores, early)
     elif load_i64(direct) != 0:
         score_direct(kv, load_i64(direct), k, v, queries, begin, end, scores)
@@ -128,7 +129,7 @@ def chunk(kv, direct, k, v, next_k, queries, count, bounds, space, partials, siz
     for j in range(count):
         weigh(scores + SCORE_BYTES * j, begin, end, partials + size * j, width_v)
     if load_i64(kv + SUMS_V) != 0:
-        sum_whole(kv, v, next_k, count, begin, end, decoded, scores, partials, size)
+        sum_whole(kv, k, v, next_k, count, begin, end, decoded, scores, partials, size)
     elif load_i64(direct + 8) != 0:
         sum_direct(kv, load_i64(direct + 8), k, v, next_k, count, begin, end, scores, partials,
                    size)  # fmt: skip
@@ -211,21 +212,28 @@ def score_slab(kv, k, v, i, queries, count, ends, zeros, keys, scores, asked):
 
 
 @inline
-def sum_whole(kv, v, next_k, count, begin, end, values, weights, partials, size):
-    """Weighted sums of whole numbers. Behind the weights is room for values' scales, weights as
-    whole numbers, and factors."""
+def sum_whole(kv, k, v, next_k, count, begin, end, values, weights, partials, size):
+    """Weighted sums of whole numbers, piece by piece. Behind the weights is room for values'
+    scales, weights as whole numbers, and factors. The next keys are asked for, and where they are
+    whole numbers, too, which are sooner scored, the first of the next values."""
     if begin >= end:
         return
-    row, tile = load_i64(kv + V_ROW), load_i64(kv + K_TILE)
+    row, pieces = load_i64(kv + V_ROW), load_i64(kv + PIECES_V)
+    piece_bytes, numbers = row // pieces, load_i64(kv + SUM_V) // pieces
+    half = (pieces + 1) // 2 if load_i64(kv + SCORES_K) != 0 else pieces
     work = weights + SCORE_BYTES * count
     whole = work + SCORE_BYTES
     factors = whole + WHOLE_BYTES * count
-    later, wanted = next_k + begin // 16 * tile, (end - begin + 15) // 16 * tile
-    if next_k == 0:
-        later, wanted = v, 0
-    call9(load_i64(kv + WEIGHTS_V), weights, count, begin, end, v, row, whole, factors, work)
-    call11(load_i64(kv + SUMS_V), whole + 2 * begin, count, v + begin * row + 2, row,
-           (end - begin + 1) // 2, partials, size, factors, values, later, wanted)  # fmt: skip
+    at, out, later, wanted = v, partials, next_k, load_i64(kv + K_HEAD) // half
+    for piece in range(pieces):
+        if piece == half:
+            later, wanted = next_k + v - k, EARLY * row // (pieces - half)
+        if next_k == 0:
+            later, wanted = v, 0
+        call9(load_i64(kv + WEIGHTS_V), weights, count, begin, end, at, row, whole, factors, work)
+        call11(load_i64(kv + SUMS_V), whole + 2 * begin, count, at + begin * row + 2, row,
+               end - begin, out, size, factors, values, later, wanted)  # fmt: skip
+        at, out, later = at + piece_bytes, out + 4 * numbers, later + wanted
 
 
 @inline

@@ -7,8 +7,8 @@ is a hundredth of what the type loses. Sums are exact, whatever their order, as 
 bits, which the rounding sees to: so a row's bits do not depend on its company.
 
 scores(queries, q_bytes, count, tile, tile_bytes, room, out, later, size): 32 keys, two tiles.
-sums(whole, count, codes, row_bytes, pairs, out, out_bytes, factors, room, later, size): `pairs`
-times two values, whose codes of 32 bytes begin at `codes` and 32 bytes behind.
+sums(whole, count, codes, row_bytes, values, out, out_bytes, factors, room, later, size): so many
+values, by twos, whose codes of 32 bytes begin at `codes` and 32 bytes behind.
 Up to three queries take the numbers out of registers; for more they are put into `room` first, 4 KB
 of keys, or 8 of values. Scores of a query lie SCORE_BYTES apart. Memory is asked for the `size`
 bytes at `later` meanwhile, some at every step.
@@ -170,7 +170,8 @@ def sums() -> Any:
     lower_of_one, lower_of_two, lower_of_three = (_half_sums(count, 0) for count in (1, 2, 3))
     upper_of_one, upper_of_two, upper_of_three = (_half_sums(count, 1) for count in (1, 2, 3))
 
-    def kernel(whole, count, codes, row_bytes, pairs, out, out_bytes, factors, room, later, size):
+    def kernel(whole, count, codes, row_bytes, values, out, out_bytes, factors, room, later, size):
+        pairs = (values + 1) // 2
         pace = size // (2 * pairs)
         if count == 3:
             three(whole, codes, row_bytes, pairs, out, out_bytes, factors, later, pace)

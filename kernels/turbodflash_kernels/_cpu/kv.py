@@ -165,8 +165,11 @@ def make(
     turns = [_turn(format.rotation) for format in (format_k, format_v)]
     turn = library.address("_cpu.turn_kernels", "rotate") if any(turns) else 0
     words += [*turns, address(SIGNS), turn, chunks]
-    words += _of_bytes(library, format_k) or _in_integers(library, format_k, "queries", "scores")
-    words += _in_integers(library, format_v, "weights", "sums")
+    for format, module, names in (
+        (format_k, "byte_kernels", ("queries", "scores")),
+        (format_v, "byte_value_kernels", ("weights", "sums")),
+    ):
+        words += _of_bytes(library, format, module, names) or _in_integers(library, format, *names)
     words += _panel(format_v)
     assert len(words) == WORDS
     return CpuKV(format_k, format_v, k, v, np.array(words, np.int64), rows.places(), ring, flush)
@@ -190,11 +193,13 @@ def _in_integers(library: Library, format: HeadFormat, rounding: str, product: s
     ]
 
 
-def _of_bytes(library: Library, format: HeadFormat) -> list[int]:
-    """Kernels that multiply q8_0 keys as the bytes they are."""
+def _of_bytes(
+    library: Library, format: HeadFormat, module: str, names: tuple[str, str]
+) -> list[int]:
+    """Kernels that multiply q8_0 as the bytes they are."""
     if format.type.name != "q8_0" or library.isa != "avx512_vnni":
         return []
-    return [library.address("_cpu.byte_kernels", name) for name in ("queries", "scores")]
+    return [library.address(f"_cpu.{module}", name) for name in names]
 
 
 def _encoder(library: Library, format: HeadFormat) -> int:

@@ -17,10 +17,11 @@ from turbodflash_kernels._cpu.chunk_words import (
 )
 from turbodflash_kernels._cpu.device import MANY_ROWS, CpuDevice
 from turbodflash_kernels._cpu.kv import CpuKV, summed
-from turbodflash_kernels._cpu.kv_words import CHUNK, PARTIAL_EXTRA
+from turbodflash_kernels._cpu.kv_words import CHUNK, PARTIAL_EXTRA, SCORES_K, SUMS_V
 from turbodflash_kernels._cpu.team import SCRATCH_BYTES, address
 from turbodflash_kernels._cpu.words import float_word
 from turbodflash_kernels.errors import NoKernel
+from turbodflash_kernels.kv import HeadFormat
 from turbodflash_kernels.op import Array
 
 TREE_ROWS_PER_TASK = 4
@@ -122,17 +123,16 @@ def bind(
 
 
 def _direct(device: CpuDevice, kv: CpuKV, group: int) -> tuple[int, int]:
-    """Kernels that need no decoded copy of keys and of values, for the queries of one row."""
-    if group > MOST_DIRECT:
-        return 0, 0
-    types = (kv.format_k.type.name, kv.format_v.type.name)
-    scores, sums = (
-        device.library.address("_cpu.direct_kernels", name, type, group)
-        if type in DIRECT_TYPES
-        else 0
-        for name, type in zip(("scores", "sums"), types, strict=True)
-    )
-    return scores, sums
+    """Kernels that need no decoded copy of keys and of values, for the queries of one row; 0 where
+    whole numbers are multiplied."""
+
+    def kernel(name: str, format: HeadFormat, whole: int) -> int:
+        type = format.type.name
+        if type not in DIRECT_TYPES or group > MOST_DIRECT or kv.words[whole // 8]:
+            return 0
+        return device.library.address("_cpu.direct_kernels", name, type, group)
+
+    return kernel("scores", kv.format_k, SCORES_K), kernel("sums", kv.format_v, SUMS_V)
 
 
 def _check_tree(rows: int, causal: bool) -> None:
