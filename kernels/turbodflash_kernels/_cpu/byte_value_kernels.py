@@ -13,6 +13,7 @@ integer_kernels, for 32 numbers of so many values.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -32,6 +33,7 @@ from turbodflash_kernels._cpu.emit import (
     Builder,
     Values,
     call,
+    call_own,
     constant_splat,
     emit_prefetch,
     function,
@@ -45,7 +47,7 @@ from turbodflash_kernels._cpu.emit import (
 )
 from turbodflash_kernels._cpu.machines import vpdpbusd
 from turbodflash_kernels._cpu.memory import LINE
-from turbodflash_kernels._cpu.products import loop
+from turbodflash_kernels._cpu.products import by_count, loop
 from turbodflash_kernels._cpu.rounding_kernels import SMALLEST, gather_halves
 from turbodflash_kernels._cpu.simd import (
     f32x16,
@@ -110,86 +112,70 @@ store_digits: Any = intrinsic("store_digits", types.void, (types.int64, f32x16),
 
 
 def sums() -> Any:
-    one, two, three = (_sums(count, False) for count in (1, 2, 3))
-    four, five, six = (_sums(count, False) for count in (4, 5, 6))
-    of_one, of_two, of_three = (_sums(count, True) for count in (1, 2, 3))
-    of_four, of_five, of_six = (_sums(count, True) for count in (4, 5, 6))
-    put_in_order = _put_in_order()
+    of_packed, of_ordered, put_in_order = _sums(False), _sums(True), _put_in_order()
 
     def kernel(whole, count, codes, row_bytes, values, out, out_bytes, factors, room, later, size):
         steps = (values + TOGETHER - 1) // TOGETHER
         pace = size // steps
-        if count == 1:
-            one(whole, codes, row_bytes, steps, out, out_bytes, factors, later, pace)
-        elif count == 2:
-            two(whole, codes, row_bytes, steps, out, out_bytes, factors, later, pace)
-        elif count == 3:
-            three(whole, codes, row_bytes, steps, out, out_bytes, factors, later, pace)
-        elif count == 4:
-            four(whole, codes, row_bytes, steps, out, out_bytes, factors, later, pace)
-        elif count == 5:
-            five(whole, codes, row_bytes, steps, out, out_bytes, factors, later, pace)
-        elif count == 6:
-            six(whole, codes, row_bytes, steps, out, out_bytes, factors, later, pace)
         if count <= AT_ONCE:
+            of_packed(count, whole, codes, row_bytes, steps, out, out_bytes, factors, later, pace)
             return
         put_in_order(codes, row_bytes, steps, room, later, pace)
         for j in range(0, count, AT_ONCE):
-            some, at = min(count - j, AT_ONCE), whole + WHOLE_BYTES * j
-            to, by = out + out_bytes * j, factors + 4 * j
-            if some == 6:
-                of_six(at, room, 0, steps, to, out_bytes, by, 0, 0)
-            elif some == 5:
-                of_five(at, room, 0, steps, to, out_bytes, by, 0, 0)
-            elif some == 4:
-                of_four(at, room, 0, steps, to, out_bytes, by, 0, 0)
-            elif some == 3:
-                of_three(at, room, 0, steps, to, out_bytes, by, 0, 0)
-            elif some == 2:
-                of_two(at, room, 0, steps, to, out_bytes, by, 0, 0)
-            else:
-                of_one(at, room, 0, steps, to, out_bytes, by, 0, 0)
+            of_ordered(count - j, whole + WHOLE_BYTES * j, room, 0, steps, out + out_bytes * j,
+                       out_bytes, factors + 4 * j, 0, 0)  # fmt: skip
 
     return kernel
 
 
-def _sums(count: int, ordered: bool) -> Any:
-    """ordered: the codes were put in order."""
+def _sums(ordered: bool) -> Any:
+    """Of one to six queries, or more, of which the first six are done. ordered: the codes were put
+    in order."""
 
     def emit(builder: Builder, args: Values) -> None:
-        whole, codes, row_bytes, steps, out, out_bytes, factors, later, pace = args
-        rows = row_addresses(builder, whole, I64(WHOLE_BYTES), count)
+        count, *others = args
 
-        def step(index: ir.Value, at: ir.Value, sums: Values) -> Values:
-            if ordered:
-                both = [load(builder, plus(builder, at, 64 * half), V_I8) for half in (0, 1)]
-            else:
-                _ask(builder, later, index, pace)
-                both = _in_order(builder, at, row_bytes)
-            results = list(sums)
-            before = builder.mul(index, I64(2 * TOGETHER))
-            for r, row in enumerate(rows):
-                mine = builder.add(row, before)
-                for digit in (0, 1):
-                    word = load(builder, plus(builder, mine, TOGETHER * digit), I32)
-                    four = splat(builder, word)
-                    for half, part in enumerate(both):
-                        place = 4 * r + 2 * digit + half
-                        results[place] = vpdpbusd(builder, 512, results[place], four, part)
-            return results
+        def some_of_them(some: int) -> None:
+            name = f"byte_sums_{some}_{ordered}"
+            call_own(builder, name, others, partial(_emit, queries=some, ordered=ordered))
 
-        stride = I64(STEP_BYTES) if ordered else builder.mul(row_bytes, I64(TOGETHER))
-        zeros: Values = [ir.Constant(V_I32, None)] * (4 * count)
-        totals = loop(builder, steps, codes, stride, zeros, step)
-        for r, to in enumerate(row_addresses(builder, out, out_bytes, count)):
-            factor = splat(builder, load(builder, plus(builder, factors, 4 * r), F32))
-            for half in (0, 1):
-                upper, lower = totals[4 * r + half], totals[4 * r + 2 + half]
-                total = builder.add(builder.shl(upper, constant_splat(8, V_I32)), lower)
-                result = builder.fmul(builder.sitofp(total, V_F32), factor)
-                store(builder, result, plus(builder, to, 64 * half))
+        by_count(builder, count, AT_ONCE, some_of_them)
 
-    return function(f"byte_sums_{count}_{ordered}", 9, emit)
+    return function(f"byte_sums_{ordered}", 10, emit)
+
+
+def _emit(builder: Builder, args: Values, queries: int, ordered: bool) -> None:
+    """For just so many queries."""
+    whole, codes, row_bytes, steps, out, out_bytes, factors, later, pace = args
+    rows = row_addresses(builder, whole, I64(WHOLE_BYTES), queries)
+
+    def step(index: ir.Value, at: ir.Value, sums: Values) -> Values:
+        if ordered:
+            both = [load(builder, plus(builder, at, 64 * half), V_I8) for half in (0, 1)]
+        else:
+            _ask(builder, later, index, pace)
+            both = _in_order(builder, at, row_bytes)
+        before, results = builder.mul(index, I64(2 * TOGETHER)), list[Any]()
+        for row in rows:
+            mine = builder.add(row, before)
+            for digit in (0, 1):
+                word = load(builder, plus(builder, mine, TOGETHER * digit), I32)
+                four = splat(builder, word)
+                for part in both:
+                    so_far = sums[len(results)]
+                    results.append(vpdpbusd(builder, 512, so_far, four, part))
+        return results
+
+    stride = I64(STEP_BYTES) if ordered else builder.mul(row_bytes, I64(TOGETHER))
+    zeros: Values = [ir.Constant(V_I32, None)] * (4 * queries)
+    totals = loop(builder, steps, codes, stride, zeros, step)
+    for r, to in enumerate(row_addresses(builder, out, out_bytes, queries)):
+        factor = splat(builder, load(builder, plus(builder, factors, 4 * r), F32))
+        for half in (0, 1):
+            upper, lower = totals[4 * r + half], totals[4 * r + 2 + half]
+            total = builder.add(builder.shl(upper, constant_splat(8, V_I32)), lower)
+            result = builder.fmul(builder.sitofp(total, V_F32), factor)
+            store(builder, result, plus(builder, to, 64 * half))
 
 
 def _put_in_order() -> Any:

@@ -72,19 +72,29 @@ def products(most: int, vectors: int) -> Any:
 
     def emit(builder: Builder, args: Values) -> None:
         queries, *others = args
-        after, all_of_them = builder.append_basic_block(), builder.append_basic_block()
-        choice = builder.switch(queries, all_of_them)
-        for some in range(1, most + 1):
-            block = all_of_them if some == most else builder.append_basic_block()
-            if some < most:
-                choice.add_case(I64(some), block)
-            builder.position_at_end(block)
+
+        def some_of_them(some: int) -> None:
             name = f"products_{some}x{vectors}"
             call_own(builder, name, others, partial(_emit, queries=some, vectors=vectors))
-            builder.branch(after)
-        builder.position_at_end(after)
+
+        by_count(builder, queries, most, some_of_them)
 
     return function(f"products_to_{most}x{vectors}", 11, emit)
+
+
+def by_count(builder: Builder, count: ir.Value, most: int, body: Callable[[int], None]) -> None:
+    """Emit body(some) for every number from 1 to `most`, of which `count` chooses one: the last if
+    it is larger."""
+    after, all_of_them = builder.append_basic_block(), builder.append_basic_block()
+    choice = builder.switch(count, all_of_them)
+    for some in range(1, most + 1):
+        block = all_of_them if some == most else builder.append_basic_block()
+        if some < most:
+            choice.add_case(I64(some), block)
+        builder.position_at_end(block)
+        body(some)
+        builder.branch(after)
+    builder.position_at_end(after)
 
 
 def _emit(builder: Builder, args: Values, queries: int, vectors: int) -> None:
