@@ -189,3 +189,20 @@ def test_a_level_that_does_not_exist_is_named_with_those_that_do(monkeypatch):
     monkeypatch.setenv("TURBODFLASH_ISA", "avx3")
     with pytest.raises(NoDevice, match=r"'avx3'.*generic"):
         CpuDevice(1)
+
+
+@pytest.mark.parametrize(
+    ("cpu", "level", "alone"),
+    [
+        ("znver4", "avx512_vnni", True),
+        ("znver3", "avx2", False),
+        ("znver4", "avx2", False),
+        ("sapphirerapids", "avx512_vnni", False),
+    ],
+)
+def test_knows_whose_prefetching_is_best_left_alone(
+    cpu: str, level: str, alone: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(isa, "choose", lambda: level)
+    monkeypatch.setattr(isa.llvm, "get_host_cpu_name", lambda: cpu)
+    assert isa.prefetches_best_alone() is alone

@@ -34,3 +34,9 @@ def choose() -> str:
             hint="unset it, or name one of these.",
         )
     return asked
+
+
+def prefetches_best_alone() -> bool:
+    """Whether one row's weights come sooner if nobody asks for them: AMD's with AVX-512, of which a
+    Zen 4 was measured."""
+    return choose() == "avx512_vnni" and llvm.get_host_cpu_name().startswith("znver")

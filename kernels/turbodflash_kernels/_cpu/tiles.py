@@ -33,6 +33,7 @@ from turbodflash_kernels._cpu.emit import (
     store,
     store_rows,
 )
+from turbodflash_kernels._cpu.isa import prefetches_best_alone
 from turbodflash_kernels._cpu.machines import MACHINES
 from turbodflash_kernels._cpu.streams import View
 from turbodflash_kernels.planar import SUPER_BLOCK, Format
@@ -100,16 +101,19 @@ def abreast_tiles(view: View, isa: str) -> Any:
 
         before = builder.sub(blocks, I64(near))
         across = builder.sub(ahead, builder.mul(before, I64(size)))
-        waiting = builder.and_(
-            builder.icmp_signed("<=", rows, I64(FEW)),
-            builder.icmp_signed("<=", blocks, I64(SHORT // size)),
-        )
+        short = builder.icmp_signed("<=", blocks, I64(SHORT // size))
+        waiting = builder.and_(builder.icmp_signed("<=", rows, I64(FEW)), short)
         far = builder.or_(waiting, builder.icmp_signed("<=", before, I64(0)))
+        alone = builder.and_(builder.icmp_signed("==", rows, I64(1)), builder.not_(short))
 
         def distance(index: ir.Value) -> ir.Value:
-            """How far on to ask for weights: `near` blocks, in the end those of the next tile."""
+            """How far on to ask for weights: `near` blocks, in the end those of the next tile; 0,
+            which asks for nothing new, where the processor does it better."""
             inside = builder.icmp_signed("<", index, before)
-            return builder.select(far, ahead, builder.select(inside, I64(near * size), across))
+            on = builder.select(inside, I64(near * size), across)
+            if prefetches_best_alone():
+                on = builder.select(alone, I64(0), on)
+            return builder.select(far, ahead, on)
 
         def clear(row: ir.Value) -> None:
             for total in totals:
