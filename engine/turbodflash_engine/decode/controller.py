@@ -118,8 +118,8 @@ class Controller:
         self._asked = asked
         self._drafted.add(count, min(count + 1, asked))
         self._offers += 1
-        rarely = self._offers % SELDOM == 0 or self._drafts.times(asked) < WINDOW
-        if (self._verifying and rarely) or asked not in self._drafts:
+        due = self._offers % SELDOM == 0 or self._drafts.times(asked) < WINDOW
+        if (self._verifying and due) or asked not in self._drafts:
             self._drafts.add(asked, seconds)  # one made after a long wait has much to catch up with
         if self._verifying and (width := self._best(count, [1.0] * count)):
             return width
