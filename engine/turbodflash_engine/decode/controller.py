@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from turbodflash_engine.decode.costs import SELDOM, WINDOW, Costs, Passes, by_rows, by_tokens
+from turbodflash_engine.decode.costs import Costs, Passes, by_rows, by_tokens
 from turbodflash_engine.decode.rates import MEMORY, Rates
 from turbodflash_engine.layers.steps import FEW_ROWS
 
@@ -95,7 +95,6 @@ class Controller:
         self._account, self._promise = CREDIT, 0.0
         self._width, self._asked, self._verifying = 0, 0, False
         self._since, self._gap, self._wait = 0, 0, FIRST_WAIT
-        self._offers = 0
 
     def begin(self) -> None:
         self._account = min(self._account, CREDIT)
@@ -117,9 +116,7 @@ class Controller:
     def offered(self, asked: int, count: int, seconds: float) -> int:
         self._asked = asked
         self._drafted.add(count, min(count + 1, asked))
-        self._offers += 1
-        due = self._offers % SELDOM == 0 or self._drafts.times(asked) < WINDOW
-        if (self._verifying and due) or asked not in self._drafts:
+        if self._verifying or asked not in self._drafts:
             self._drafts.add(asked, seconds)  # one made after a long wait has much to catch up with
         if self._verifying and (width := self._best(count, [1.0] * count)):
             return width

@@ -7,7 +7,6 @@ from collections import defaultdict, deque
 from collections.abc import Callable
 
 WINDOW = 16  # measurements of one size that are remembered
-SELDOM = 4  # of so many things that come often one is measured, when many were
 ROW = 0.18  # what one more row costs, of a pass of one, until it is measured
 LEAST = 0.02  # the same, if the machine is as good as can be
 

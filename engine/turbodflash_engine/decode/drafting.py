@@ -7,7 +7,7 @@ from time import perf_counter
 
 from turbodflash_engine.decode.accept import Verdict
 from turbodflash_engine.decode.controller import MODERATE, Controller, Fixed, Width
-from turbodflash_engine.decode.costs import SELDOM, WINDOW, Passes
+from turbodflash_engine.decode.costs import WINDOW, Passes
 from turbodflash_engine.decode.guess import NOTHING, Guess
 from turbodflash_engine.decode.tree import plant
 from turbodflash_engine.drafters._base import Draft, Drafter
@@ -16,6 +16,7 @@ from turbodflash_engine.options import SpecOptions
 
 STALE, FIRST_STALE = 64, 4  # passes after which one must be plain again, to know what it costs
 ENOUGH = 2  # measurements of one that are believed for long: a single one may have been disturbed
+SELDOM = 4  # plain passes in a row of which one is measured, when many were
 
 Clock = Callable[[], float]
 
