@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import cycle, islice
 from typing import Any
 from unittest.mock import patch
 
@@ -13,11 +14,12 @@ from hypothesis import strategies as st
 
 from tests.engine.block_drafts import BONUS, PAIRS, SLIDING, SPARK, TEXT, V1, Logits, built, variant
 from tests.engine.spec_runs import read_prompt, take_step
+from tests.engine.tiny_models import build, tensors_of
 from turbodflash_engine.cache import KVShape
 from turbodflash_engine.drafters._block import context as context_module
 from turbodflash_engine.drafters._block.context import Context
 from turbodflash_engine.drafters._block.drafter import BlockDrafter
-from turbodflash_engine.models._base import CachePlan, Model
+from turbodflash_engine.models._base import LASTING, CachePlan, Model
 from turbodflash_engine.options import SpecOptions
 from turbodflash_kernels.device import Device, open_device
 
@@ -96,6 +98,66 @@ def test_a_text_cut_back_and_continued_is_as_if_read_at_once(
     logits = Logits(drafter, device)(text)
     fresh = built(V1, target, device)
     np.testing.assert_array_equal(logits, logits_after(fresh, target, device, text))
+
+
+def read(drafter: BlockDrafter, target: Model, tokens: Sequence[int], sizes: Sequence[int]) -> None:
+    """Read these tokens next, in passes of these sizes by turns."""
+    at = 0
+    for size in cycle(sizes):
+        part = tokens[at : at + size]
+        if not part:
+            return
+        start = target.cache.length
+        output = target(part, logits=0, taps=drafter.taps)
+        drafter.observe(part, range(start, start + len(part)), output.taps)
+        at += size
+
+
+SIZES = [[1], [*[1] * 70, 5, 3], [5, *[1] * 90, 20], [*[1] * 9, 2]]
+
+
+@pytest.mark.parametrize("sizes", SIZES)
+@pytest.mark.parametrize("pair", [V1, SLIDING, SPARK])
+def test_rows_alone_wait_as_well_as_others(
+    pair: str, sizes: list[int], target: Model, device: Device
+) -> None:
+    """Those stay where the model has put them, in the middle of others that are copied."""
+    drafter = built(pair, target, device)
+    target.cache.truncate(0)
+    read(drafter, target, TEXT[:-1], sizes)
+    found = Logits(drafter, device)(TEXT)
+    fresh = built(pair, target, device)
+    np.testing.assert_array_equal(found, logits_after(fresh, target, device, TEXT))
+
+
+@pytest.mark.parametrize("sizes", SIZES)
+@pytest.mark.parametrize("length", [0, 1, 70, 100])
+def test_rows_that_wait_are_cut_back_with_the_text(
+    length: int, sizes: list[int], target: Model, device: Device
+) -> None:
+    drafter = built(V1, target, device)
+    target.cache.truncate(0)
+    read(drafter, target, TEXT[:110], sizes)
+    text = TEXT[:length] + TEXT[30:90]
+    target.cache.truncate(length)
+    drafter.truncate(length)
+    read(drafter, target, text[length:-1], sizes[::-1])
+    found = Logits(drafter, device)(text)
+    fresh = built(V1, target, device)
+    np.testing.assert_array_equal(found, logits_after(fresh, target, device, text))
+
+
+def test_rows_do_not_wait_until_they_are_overwritten(device: Device) -> None:
+    """They last for so many positions; the draft's context ends long before."""
+    target = build(*tensors_of("qwen3"), device, positions=LASTING + 64)
+    drafter = built(V1, target, device, CachePlan(60, "f32", "f32"))
+    text = [*islice(cycle(TEXT), LASTING + 60)]
+    read(drafter, target, text, [1])
+    for cached in (target.cache, drafter):
+        cached.truncate(50)
+    found = Logits(drafter, device)(text[:51])
+    fresh = built(V1, target, device)
+    np.testing.assert_array_equal(found, logits_after(fresh, target, device, text[:51]))
 
 
 def test_nothing_is_drafted_while_a_window_has_a_hole(target: Model, device: Device) -> None:

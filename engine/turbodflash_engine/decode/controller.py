@@ -15,14 +15,15 @@ RARE = 0.02  # tokens accepted so seldom are not looked at
 WATCHED = 0.6  # what was known long ago weighs against a draft that was watched
 MODERATE = 4  # tokens of a draft that is only watched
 
-CREDIT = 1.0  # what drafting may lose in a text before it has won any there
+FIRST_CREDIT = 1.0  # what drafting may lose while nothing is known of the drafter
+CREDIT = 0.4  # what it may lose in a later text before it has won any there
 MOST_CREDIT = 6.0  # however much it has won
-ALLOWANCE = 0.01  # what a plain pass restores of the first credit
-PROMISE, TRUST = 1.5, 1.0  # drafts that would have won so much earn so much credit
+ALLOWANCE = 0.003  # what a plain pass restores of the first credit
+PROMISE, TRUST = 1.0, 0.6  # drafts that would have won so much earn so much credit
 
 FIRST_WAIT, LONGEST_WAIT = 8, 256  # passes between two looks at a drafter that does not pay
-LOOK = 16  # passes without a draft after which a width is looked for again
-CHEAP = 0.01  # a draft that costs less is looked at always
+LOOK = 32  # passes without a draft after which a width is looked for again
+CHEAP = 0.01  # a draft that costs less is asked for always, and not accounted for if none comes
 
 
 class Width(Protocol):
@@ -81,8 +82,9 @@ class Controller:
     Known are how often each token of a draft was accepted, and what drafts and passes cost. When
     no width pays, the drafter is only watched: after 8, 16, 32, ... passes it drafts, nothing is
     verified, and its guess is held against what comes. An account bounds what it may lose against
-    plain decoding, however it misleads: a hundredth, one pass in a text where it has not won yet,
-    and a few where it has. It is restored by guesses that were watched and would have won.
+    plain decoding, however it misleads: three thousandths, less than half a pass in a text where it
+    has not won yet, one in the first, and a few where it has. It is restored by guesses that were
+    watched and would have won.
 
     Costs, and what the account holds, are in plain passes: passes of one row.
     """
@@ -92,32 +94,38 @@ class Controller:
         self._passes, self._drafts = passes, Costs(by_tokens)
         self._accepted, self._drafted = Rates(HOPE), Rates(1.0)
         self._longest, self._fewest = longest, max(fewest, 1)
-        self._account, self._promise = CREDIT, 0.0
-        self._width, self._asked, self._verifying = 0, 0, False
+        self._account, self._promise = FIRST_CREDIT, 0.0
+        self._width, self._asked = 0, 0
+        self._verifying = self._cheap = False
         self._since, self._gap, self._wait = 0, 0, FIRST_WAIT
 
     def begin(self) -> None:
-        self._account = min(self._account, CREDIT)
+        if self._asked:
+            self._account = min(self._account, CREDIT)
 
     def ask(self, most: int) -> int:
         most = min(most, self._longest)
         if most < self._fewest:
             return 0
         if self._since % LOOK == 0:
-            self._width = self._best(most, self._drafted.first(most))
+            drafted = [1.0] * most if self._cheap else self._drafted.first(most)
+            self._width = self._best(most, drafted)
         width = min(self._width, most)
         self._verifying = width >= self._fewest and self._account > 0
-        if self._draft_cost(most) < CHEAP:
+        if self._cheap:
             return most
         if self._verifying:
             return width
         return min(most, max(MODERATE, self._fewest)) if self._since >= self._wait else 0
 
     def offered(self, asked: int, count: int, seconds: float) -> int:
+        if self._cheap and not count:
+            return 0
         self._asked = asked
         self._drafted.add(count, min(count + 1, asked))
         if self._verifying or asked not in self._drafts:
             self._drafts.add(asked, seconds)  # one made after a long wait has much to catch up with
+            self._cheap = self._draft_cost(asked) < CHEAP
         if self._verifying and (width := self._best(count, [1.0] * count)):
             return width
         self._gap, self._since = self._since, 0

@@ -10,13 +10,13 @@ from turbodflash_engine.decode.controller import MODERATE, Controller, Fixed, Wi
 from turbodflash_engine.decode.costs import WINDOW, Passes
 from turbodflash_engine.decode.guess import NOTHING, Guess
 from turbodflash_engine.decode.tree import plant
-from turbodflash_engine.drafters._base import Draft, Drafter
+from turbodflash_engine.drafters._base import NO_DRAFT, Draft, Drafter
 from turbodflash_engine.drafters._first import parts_of
 from turbodflash_engine.options import SpecOptions
 
 STALE, FIRST_STALE = 64, 4  # passes after which one must be plain again, to know what it costs
 ENOUGH = 2  # measurements of one that are believed for long: a single one may have been disturbed
-SELDOM = 4  # plain passes in a row of which one is measured, when many were
+SELDOM = 8  # plain passes in a row of which one is measured, when many were
 
 Clock = Callable[[], float]
 
@@ -58,8 +58,8 @@ class Drafting:
             return
         rows = 1 + len(guess.tokens)
         self._made += 1
-        one_of_many = rows == 1 and not self._since_plain and self._passes.times(1) >= WINDOW
-        if not one_of_many or self._made % SELDOM == 0:
+        one_of_many = rows == 1 and not self._since_plain
+        if not one_of_many or self._made % SELDOM == 0 or self._passes.times(1) < WINDOW:
             self._passes.add(rows, seconds)
         self._since_plain = 0 if rows == 1 else self._since_plain + 1
         for seat in self._seats:
@@ -67,7 +67,10 @@ class Drafting:
                 seat.width.verified(verdict.matched, verdict.tested, rows, len(verdict.tokens))
             else:
                 seat.width.waited()
-            seat.watch(verdict.tokens)
+            watched = seat.watched
+            if watched is not None and watched.over(verdict.tokens):
+                seat.width.watched(watched.matched, watched.tested)
+                seat.watched = None
 
     def begin(self) -> None:
         """Another text: what was guessed of the one before says nothing."""
@@ -89,8 +92,9 @@ class Drafting:
         return Guess(draft.tokens[: min(width, rows)])
 
     def _plain_is_due(self) -> bool:
-        stale = STALE if self._passes.times(1) >= ENOUGH else FIRST_STALE
-        return self._controlled and self._since_plain >= stale
+        if self._since_plain < FIRST_STALE or not self._controlled:
+            return False
+        return self._since_plain >= STALE or self._passes.times(1) < ENOUGH
 
 
 class _Seat:
@@ -107,22 +111,16 @@ class _Seat:
         """What it drafts, and how many tokens of it are to be verified."""
         asked = self.width.ask(min(most, self.drafter.longest))
         if not asked:
-            return Draft(), 0
+            return NO_DRAFT, 0
         began = clock()
         draft = self.drafter.draft(history, asked)
         count = min(len(draft.tokens), asked)
         width = self.width.offered(asked, count, clock() - began)
         if count < self.fewest:
-            return Draft(), 0
+            return NO_DRAFT, 0
         if count and not width and self.watched is None:
             self.watched = _Watched(draft.tokens[: min(count, MODERATE)])
         return draft, width
-
-    def watch(self, tokens: Sequence[int]) -> None:
-        """These tokens came: what was guessed of them?"""
-        if self.watched is not None and self.watched.over(tokens):
-            self.width.watched(self.watched.matched, self.watched.tested)
-            self.watched = None
 
 
 class _Watched:

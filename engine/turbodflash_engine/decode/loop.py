@@ -117,9 +117,11 @@ def _observe(
     drafting: Drafting, run: Sequence[int], at: int, rows: Sequence[int], output: Output
 ) -> None:
     """Show the drafter the rows that have happened, neighbours together."""
+    if len(rows) == len(run):
+        drafting.drafter.observe(run, range(at, at + len(run)), output.taps)
+        return
     for start, stop in _stretches(rows):
-        all_of_them = stop - start == len(run)
-        taps = output.taps if all_of_them else [tap[start:stop] for tap in output.taps]
+        taps = [tap[start:stop] for tap in output.taps]
         drafting.drafter.observe(run[start:stop], range(at, at + stop - start), taps)
         at += stop - start
 

@@ -32,6 +32,10 @@ class Draft(NamedTuple):
     log_probs: NDArray[np.float32] | None = None
 
 
+NO_DRAFT = Draft()
+"""Nothing may be guessed."""
+
+
 class Drafter(Protocol):
     """Guesses what the model will say. A guess may be wrong; it never changes the text.
 
@@ -102,7 +106,7 @@ class NoDrafter:
     nbytes = 0
 
     def draft(self, history: Sequence[int], width: int) -> Draft:
-        return Draft()
+        return NO_DRAFT
 
     def observe(
         self, tokens: Sequence[int], positions: range, taps: Sequence[Rows], coming: int = 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from turbodflash_engine.drafters._base import Draft
+from turbodflash_engine.drafters._base import NO_DRAFT, Draft
 from turbodflash_engine.drafters._guesses import draft_of, log_softmax
 
 UNTRAINED = 16
@@ -45,6 +45,6 @@ class Chain:
 
     def draft(self) -> Draft:
         if not self._tokens:
-            return Draft()
+            return NO_DRAFT
         sure = [1.0] * len(self)
         return draft_of(np.stack(self._tokens), np.stack(self._log_probs), sure, p_min=0.0)

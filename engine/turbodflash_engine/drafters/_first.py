@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from turbodflash_engine.cache.pieces import Arrays, Pieces, below, within
-from turbodflash_engine.drafters._base import Draft, Drafter, Rows
+from turbodflash_engine.drafters._base import NO_DRAFT, Draft, Drafter, Rows
 from turbodflash_engine.options import SPEC_TYPES
 
 
@@ -19,7 +19,8 @@ class FirstOf:
         asked = sorted(drafters, key=lambda each: SPEC_TYPES.index(each.name))
         self.parts = (*asked, *([fallback] if fallback else []))
         self.taps = tuple(sorted({tap for part in self.parts for tap in part.taps}))
-        self._places = [[self.taps.index(tap) for tap in part.taps] for part in self.parts]
+        self._places = [tuple(self.taps.index(tap) for tap in part.taps) for part in self.parts]
+        self._all = tuple(range(len(self.taps)))
 
     @property
     def name(self) -> str:
@@ -35,13 +36,14 @@ class FirstOf:
 
     def draft(self, history: Sequence[int], width: int) -> Draft:
         drafts = (part.draft(history, width) for part in self.parts)
-        return next((draft for draft in drafts if draft.tokens), Draft())
+        return next((draft for draft in drafts if draft.tokens), NO_DRAFT)
 
     def observe(
         self, tokens: Sequence[int], positions: range, taps: Sequence[Rows], coming: int = 0
     ) -> None:
         for part, places in zip(self.parts, self._places, strict=True):
-            part.observe(tokens, positions, [taps[place] for place in places], coming)
+            seen = taps if places == self._all else [taps[place] for place in places]
+            part.observe(tokens, positions, seen, coming)
 
     def truncate(self, length: int) -> None:
         for part in self.parts:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from turbodflash_engine.cache.pieces import Arrays, Pieces
 from turbodflash_engine.drafters._base import Rows
@@ -129,7 +129,7 @@ class Guess(NamedTuple):
         return wrong if wrong is not None or len(text) < len(self.tokens) else len(text)
 
 
-def table_bytes(table: Mapping[bytes, object]) -> int:
+def table_bytes(table: Mapping[Any, object]) -> int:
     """About what a table of n-grams takes."""
     return sys.getsizeof(table) + ENTRY_BYTES * len(table)
 

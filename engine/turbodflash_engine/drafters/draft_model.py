@@ -8,7 +8,15 @@ from typing import NamedTuple
 from turbodflash_engine import plugins
 from turbodflash_engine.cache import KVShape
 from turbodflash_engine.cache.pieces import Arrays, Pieces
-from turbodflash_engine.drafters._base import Draft, Drafter, FileKind, Rows, Setting, threads_of
+from turbodflash_engine.drafters._base import (
+    NO_DRAFT,
+    Draft,
+    Drafter,
+    FileKind,
+    Rows,
+    Setting,
+    threads_of,
+)
 from turbodflash_engine.drafters._chain import UNTRAINED, Chain, Floats, Ids
 from turbodflash_engine.drafters._guesses import looked_at
 from turbodflash_engine.errors import BadModel
@@ -84,7 +92,7 @@ class DraftModel:
         room = min(cache.capacity - len(self._text), cache.widest - PROMPT_ROWS)
         width = min(width, self.longest, room)
         if width < 1:
-            return Draft()
+            return NO_DRAFT
         if len(self._behind) > PROMPT_ROWS:
             self._catch_up()
         chain = Chain(self._options.p_min)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterator, Sequence
 
-from turbodflash_engine.drafters._base import Draft, RuleKind
+from turbodflash_engine.drafters._base import NO_DRAFT, Draft, RuleKind
 from turbodflash_engine.drafters._ngram import NgramDrafter, at_most, table_bytes
 from turbodflash_engine.options import SpecOptions
 
@@ -17,72 +17,34 @@ LARGEST = 4  # tokens of an n-gram
 LEAST_SEEN = (2, 2, 1, 1)  # times that an n-gram of 1, 2, 3, 4 tokens must have been followed
 LEAST_PERCENT = (66, 50, 50, 50)  # of which so many by the same token
 
+TOKEN_BITS = 32
 COUNTS_BYTES = 300  # of the counts of one n-gram
 
 
 class _Counts:
-    """How often each token followed an n-gram."""
+    """How often each token followed an n-gram that was seen more than once.
 
-    __slots__ = ("by_token", "total")
+    best: the most frequent one, of equals the latest.
+    """
+
+    __slots__ = ("best", "by_token", "total")
 
     def __init__(self, first: int) -> None:
-        self.by_token, self.total = {first: 1}, 1
+        self.best, self.by_token, self.total = first, {first: 1}, 1
 
-    def add(self, token: int, times: int) -> None:
-        self.by_token[token] = self.by_token.get(token, 0) + times
-        self.total += times
+    def add(self, token: int) -> None:
+        times = self.by_token[token] = self.by_token.get(token, 0) + 1
+        self.total += 1
+        if times >= self.by_token[self.best]:
+            self.best = token
+
+    def take_back(self, token: int, best: int) -> None:
+        """Undo the latest addition, before which there was this best."""
+        self.by_token[token] -= 1
+        self.total -= 1
+        self.best = best
         if not self.by_token[token]:
             del self.by_token[token]
-
-
-class _Followers:
-    """What followed the n-grams of one size."""
-
-    def __init__(self, size: int) -> None:
-        self._least_seen, self._least_percent = LEAST_SEEN[size - 1], LEAST_PERCENT[size - 1]
-        self._best: dict[bytes, int] = {}
-        self._counts: dict[bytes, _Counts] = {}  # of n-grams that were seen more than once
-        self._replaced = array("i")  # the best before each addition, -1 for none
-
-    @property
-    def nbytes(self) -> int:
-        tables = table_bytes(self._best) + table_bytes(self._counts)
-        return tables + COUNTS_BYTES * len(self._counts) + 4 * len(self._replaced)
-
-    def guess(self, ngram: bytes) -> int | None:
-        """The most frequent follower, of equals the latest one, if it is frequent enough."""
-        best = self._best.get(ngram)
-        if best is None:
-            return None
-        counts = self._counts.get(ngram)
-        seen, right = (counts.total, counts.by_token[best]) if counts else (1, 1)
-        enough = seen >= self._least_seen and 100 * right >= self._least_percent * seen
-        return best if enough else None
-
-    def add(self, ngram: bytes, token: int) -> None:
-        best = self._best.get(ngram, -1)
-        self._replaced.append(best)
-        if best < 0:
-            self._best[ngram] = token
-            return
-        counts = self._counts.get(ngram)
-        if counts is None:
-            counts = self._counts[ngram] = _Counts(best)
-        counts.add(token, 1)
-        if counts.by_token[token] >= counts.by_token[best]:
-            self._best[ngram] = token
-
-    def take_back(self, ngram: bytes, token: int) -> None:
-        """Undo the latest addition, which was this one."""
-        best = self._replaced.pop()
-        if best < 0:
-            del self._best[ngram]
-            return
-        self._best[ngram] = best
-        counts = self._counts[ngram]
-        counts.add(token, -1)
-        if counts.total == 1:
-            del self._counts[ngram]
 
 
 class Statistics:
@@ -91,21 +53,31 @@ class Statistics:
     def __init__(self) -> None:
         self.tokens = array("i")
         self._counted = 0  # tokens
-        self._sizes = [(size, _Followers(size)) for size in range(1, LARGEST + 1)]
+        self._followers: dict[int, int | _Counts] = {}  # the token itself of what was seen once
+        self._several = 0  # of these, counts
+        self._replaced = array("i")  # the best before each addition, -1 for none
 
     @property
     def nbytes(self) -> int:
-        return 4 * len(self.tokens) + sum(followers.nbytes for _, followers in self._sizes)
+        tables = table_bytes(self._followers) + COUNTS_BYTES * self._several
+        return 4 * (len(self.tokens) + len(self._replaced)) + tables
 
     def guess(self, history: Sequence[int]) -> int | None:
         """The next token: the longest n-gram that has a clear follower decides."""
-        self._count()
-        end = array("i", history[-LARGEST:])
-        for size, followers in reversed(self._sizes[: len(end)]):
-            token = followers.guess(end[-size:].tobytes())
-            if token is not None:
-                return token
-        return None
+        if self._counted < len(self.tokens):
+            self._count()
+        clear = None
+        for place, ngram in enumerate(_ngrams(history[-LARGEST:])):
+            known = self._followers.get(ngram)
+            if known is None:
+                break  # nor was a longer one seen
+            if isinstance(known, int):
+                best, right, seen = known, 1, 1
+            else:
+                best, right, seen = known.best, known.by_token[known.best], known.total
+            if seen >= LEAST_SEEN[place] and 100 * right >= LEAST_PERCENT[place] * seen:
+                clear = best
+        return clear
 
     def extend(self, tokens: Sequence[int]) -> None:
         self.tokens.extend(tokens)
@@ -113,20 +85,50 @@ class Statistics:
     def truncate(self, length: int) -> None:
         while self._counted > length:
             self._counted -= 1
-            for ngram, followers in self._before(self._counted):
-                followers.take_back(ngram, self.tokens[self._counted])
+            token = self.tokens[self._counted]
+            for ngram in reversed([*self._before(self._counted)]):
+                self._take_back(ngram, token)
         del self.tokens[length:]
 
     def _count(self) -> None:
+        followers, replaced = self._followers, self._replaced
         for at in range(self._counted, len(self.tokens)):
-            for ngram, followers in self._before(at):
-                followers.add(ngram, self.tokens[at])
+            token = self.tokens[at]
+            for ngram in self._before(at):
+                known = followers.get(ngram)
+                if known is None:
+                    followers[ngram] = token
+                    replaced.append(-1)
+                    continue
+                if isinstance(known, int):
+                    known = followers[ngram] = _Counts(known)
+                    self._several += 1
+                replaced.append(known.best)
+                known.add(token)
         self._counted = len(self.tokens)
 
-    def _before(self, at: int) -> Iterator[tuple[bytes, _Followers]]:
-        """The n-grams that end before a token."""
-        for size, followers in self._sizes[:at]:
-            yield self.tokens[at - size : at].tobytes(), followers
+    def _take_back(self, ngram: int, token: int) -> None:
+        """Undo the latest addition, which was this one."""
+        best = self._replaced.pop()
+        counts = self._followers[ngram]
+        if isinstance(counts, int):
+            del self._followers[ngram]
+            return
+        counts.take_back(token, best)
+        if counts.total == 1:
+            self._followers[ngram] = best
+            self._several -= 1
+
+    def _before(self, at: int) -> Iterator[int]:
+        return _ngrams(self.tokens[max(at - LARGEST, 0) : at])
+
+
+def _ngrams(tokens: Sequence[int]) -> Iterator[int]:
+    """The last of these tokens, the last two, ... each as a number that stands for nothing else."""
+    ngram = 1
+    for token in reversed(tokens):
+        ngram = ngram << TOKEN_BITS | token
+        yield ngram
 
 
 class NgramCache(NgramDrafter):
@@ -144,7 +146,7 @@ class NgramCache(NgramDrafter):
             if token is None:
                 break
             tokens.append(token)
-        return Draft(tuple(tokens[known:]))
+        return Draft(tuple(tokens[known:])) if len(tokens) > known else NO_DRAFT
 
 
 def build(options: SpecOptions) -> NgramCache:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from turbodflash_engine.drafters._base import Draft, RuleKind
+from turbodflash_engine.drafters._base import NO_DRAFT, Draft, RuleKind
 from turbodflash_engine.drafters._ngram import Guess, NgramDrafter, Occurrences, at_most
 from turbodflash_engine.options import SpecOptions
 
@@ -27,11 +27,11 @@ class NgramMapK(NgramDrafter):
     def draft(self, history: Sequence[int], width: int) -> Draft:
         self._learn(history)
         if len(history) < self._least_history:
-            return Draft()
+            return NO_DRAFT
         ngram = tuple(history[-self._index.size :])
         end = next(self._index.ends(ngram), 0)
         if not end:
-            return Draft()
+            return NO_DRAFT
         most = min(width, self.longest, self._limits.get(ngram, self.longest))
         tokens = self._index.following(end, most)
         self._last = ngram, Guess(len(history), tokens)

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from itertools import islice
 
-from turbodflash_engine.drafters._base import Draft, RuleKind
+from turbodflash_engine.drafters._base import NO_DRAFT, Draft, RuleKind
 from turbodflash_engine.drafters._ngram import NgramDrafter, Occurrences, at_most
 from turbodflash_engine.options import SpecOptions
 
@@ -31,10 +31,10 @@ class NgramMapK4V(NgramDrafter):
         found = self._index.ends(history[-self._index.size :])
         ends = list(islice(found, max(RECENT, self._min_hits)))
         if len(ends) < self._min_hits:
-            return Draft()
+            return NO_DRAFT
         best, count = self._most_common(ends)
         if count < MARGIN * (len(ends) - count):
-            return Draft()
+            return NO_DRAFT
         return Draft(best[: min(width, self.longest)])
 
     def _most_common(self, ends: Sequence[int]) -> tuple[tuple[int, ...], int]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from turbodflash_engine.drafters._base import Draft, RuleKind
+from turbodflash_engine.drafters._base import NO_DRAFT, Draft, RuleKind
 from turbodflash_engine.drafters._ngram import Guess, NgramDrafter, at_most
 from turbodflash_engine.options import SpecOptions
 
@@ -90,11 +90,11 @@ class NgramMod(NgramDrafter):
     def draft(self, history: Sequence[int], width: int) -> Draft:
         self._learn(history)
         if len(history) < self._table.n_match:
-            return Draft()
+            return NO_DRAFT
         width = min(width, self.longest)
         chain = self._chain(history[-self._table.n_match :], max(width, self._n_min))
         if len(chain) < self._n_min:
-            return Draft()
+            return NO_DRAFT
         self._last = Guess(len(history), tuple(chain[:width]))
         return Draft(self._last.tokens)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from turbodflash_engine.drafters._base import Draft, RuleKind
+from turbodflash_engine.drafters._base import NO_DRAFT, Draft, RuleKind
 from turbodflash_engine.drafters._ngram import NgramDrafter, Occurrences, at_most
 from turbodflash_engine.options import SpecOptions
 
@@ -19,10 +19,10 @@ class NgramSimple(NgramDrafter):
 
     def draft(self, history: Sequence[int], width: int) -> Draft:
         if len(history) < self._least_history:
-            return Draft()
+            return NO_DRAFT
         end = next(self._index.ends(history[-self._index.size :]), 0)
         if not end:
-            return Draft()
+            return NO_DRAFT
         return Draft(self._index.following(end, min(width, self.longest)))
 
 

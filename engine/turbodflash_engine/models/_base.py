@@ -20,6 +20,13 @@ from turbodflash_engine.sampling.candidates import Largest
 from turbodflash_kernels.device import Device
 from turbodflash_kernels.op import Array
 
+LASTING = 512
+"""Positions after which the taps of a row alone are overwritten."""
+
+
+class Lasting(tuple[Array, ...]):
+    """Taps of a pass of one row. They hold until the row LASTING positions on is tapped alone."""
+
 
 class Output(NamedTuple):
     """What a pass gives; it holds until anything else is run than its own logits.
@@ -27,7 +34,7 @@ class Output(NamedTuple):
     scores: the logits of the last rows, made when they are asked for.
     taps: for each layer asked for, f32[n, width]: the residual stream entering it, or leaving the
     last one where the number of layers was asked for, on the device
-    of that layer.
+    of that layer. Those of one row that belongs to no tree are `Lasting`.
     """
 
     scores: Scores

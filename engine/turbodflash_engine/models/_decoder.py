@@ -14,7 +14,7 @@ from turbodflash_engine.cache import Cache
 from turbodflash_engine.layers.head import Head
 from turbodflash_engine.layers.scores import Scores
 from turbodflash_engine.layers.steps import AS_THE_DEVICE, FEW_ROWS, Threads
-from turbodflash_engine.models._base import Output, Shared
+from turbodflash_engine.models._base import LASTING, Lasting, Output, Shared
 from turbodflash_engine.models._placement import Placement
 from turbodflash_engine.models._stage import Block, Shape, Stage, as_it_is
 from turbodflash_kernels.op import Array
@@ -70,22 +70,24 @@ class Decoder:
         self.cache.expect(tokens)
         given = max(logits, 1)  # so passes with and without logits are one captured step
         shape = Shape(count, given, tuple(taps), parents is not None)
-        places = _places(self.cache.length, count, parents)
+        start = self.cache.length
+        places = _places(start, count, parents)
         stage, *others = self._stages
         passed = stage(shape, np.array(tokens, np.int32), places)
-        tapped = dict(passed.taps)
+        tapped = dict(stage.rings if shape.lasting else passed.taps)
         beside = None
         if others and passed.beside is not None:
             beside = stage.device.read(passed.beside)
         for following in others:
             passed = following(shape, stage.device.read(passed.x), places, beside)
-            tapped |= passed.taps
+            tapped |= following.rings if shape.lasting else passed.taps
             stage = following
         self.cache.advance(count)
-        return Output(
-            self._scores(shape, logits, passed.x),
-            tuple(tapped[tap] for tap in taps),
-        )
+        asked = tuple(tapped[tap] for tap in taps)
+        if shape.lasting:
+            slot = start % LASTING
+            asked = Lasting(ring[slot : slot + 1] for ring in asked)
+        return Output(self._scores(shape, logits, passed.x), asked)
 
     def _scores(self, shape: Shape, logits: int, x: Array) -> Scores:
         """Of the last rows, as many as logits may be asked for."""

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
+import numpy as np
 from numpy.typing import NDArray
 
 from turbodflash_engine.layers.attention import Places
 from turbodflash_engine.layers.steps import Steps, Threads
+from turbodflash_engine.models._base import LASTING
 from turbodflash_kernels.device import Device
 from turbodflash_kernels.op import Array
 
@@ -30,9 +32,14 @@ class Shape(NamedTuple):
     taps: tuple[int, ...]
     tree: bool
 
+    @property
+    def lasting(self) -> bool:
+        """Whether taps go to rings (see `Lasting`)."""
+        return self.rows == 1 and not self.tree
+
 
 class Passed(NamedTuple):
-    """What a stage gives, as `Steps` does. taps: those of its own layers.
+    """What a stage gives, as `Steps` does. taps: those of its own layers that are not in rings.
 
     beside: what accompanies the rows through all layers, if anything does.
     """
@@ -47,6 +54,7 @@ class Stage:
 
     begin: makes residual rows f32[n, width] of what it is given. accompany: (what is given,
     residual rows) -> what accompanies the rows of a first stage; later ones are given it.
+    rings: f32[LASTING, width] for each tap that was asked for of one row.
     """
 
     def __init__(
@@ -63,6 +71,7 @@ class Stage:
         self.device, self._accompany = device, accompany
         self._blocks, self._final = dict(zip(layers, blocks, strict=True)), final
         self._begin = begin
+        self.rings: dict[int, Array] = {}
         self._steps: Steps[Shape, Passed] = Steps(device, self._pass, threads)
 
     def __call__(
@@ -91,7 +100,17 @@ class Stage:
             if index == self._final and not few:
                 taps[outputs] = x
                 x = x[shape.rows - shape.logits :]
+        if shape.lasting:
+            for tap, rows in taps.items():
+                self._keep(tap, rows, places.positions)
+            taps = {}
         return Passed(x, taps, beside)
+
+    def _keep(self, tap: int, rows: Array, positions: Array) -> None:
+        """Record that these rows go to the ring of a tap."""
+        if tap not in self.rings:
+            self.rings[tap] = self.device.empty((LASTING, rows.shape[1]), np.float32)
+        self.device.bind("tap", ring=self.rings[tap])(rows, positions)
 
 
 def as_it_is(x: Array) -> Array:

@@ -12,13 +12,15 @@ from turbodflash_engine.drafters._block.config import BlockConfig
 from turbodflash_engine.drafters._block.injection import Injection
 from turbodflash_engine.layers.steps import FEW_ROWS
 from turbodflash_engine.layers.tensors import Tensors
-from turbodflash_engine.models._base import CachePlan
+from turbodflash_engine.models._base import LASTING, CachePlan
 from turbodflash_engine.options import SpecOptions
 from turbodflash_kernels.device import Device
 from turbodflash_kernels.op import Array, Rope
 from turbodflash_kernels.shifting import shift
 
-STASH = 512  # rows that wait at most while nothing is drafted; a text that is left costs nothing
+STASH = (
+    LASTING  # rows that wait at most while nothing is drafted; a text that is left costs nothing
+)
 KEPT_WINDOWS = 2
 """Sliding layers store so many windows before the end of a prompt: one is seen from there, the rest
 is for a text that is cut back later."""
@@ -74,6 +76,7 @@ class Context:
             self._needed = positions.stop + coming - KEPT_WINDOWS * self._window
         count = min(positions.stop, self._capacity) - positions.start
         if count <= 0:
+            self.store()  # what waits does not wait for ever
             return
         if self._injection.all_slide and positions.stop <= self._needed:
             self._skip(positions.stop)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from turbodflash_engine.cache.pieces import Arrays, Pieces
-from turbodflash_engine.drafters._base import Draft, Rows, Setting
+from turbodflash_engine.drafters._base import NO_DRAFT, Draft, Rows, Setting
 from turbodflash_engine.drafters._block.backbone import Backbone, norm_of
 from turbodflash_engine.drafters._block.config import BlockConfig
 from turbodflash_engine.drafters._block.context import Context
@@ -60,7 +60,7 @@ class BlockDrafter(ABC):
 
     def draft(self, history: Sequence[int], width: int) -> Draft:
         if not self.longest or not self._context.complete:
-            return Draft()
+            return NO_DRAFT
         self._context.store()
         tokens = self._masks.copy()
         tokens[0] = history[-1]

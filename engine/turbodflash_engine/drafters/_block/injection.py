@@ -14,6 +14,7 @@ from turbodflash_engine.drafters._block.config import BlockConfig
 from turbodflash_engine.drafters._block.values import key_and_value, value_norm
 from turbodflash_engine.layers.steps import Steps, Threads
 from turbodflash_engine.layers.tensors import Tensors
+from turbodflash_engine.models._base import Lasting
 from turbodflash_kernels.device import KV, Device
 from turbodflash_kernels.op import Array, RmsNorm, Rope
 
@@ -25,8 +26,8 @@ _Key = tuple[int, int, bool]  # first row, row after the last, whether sliding l
 class Injection:
     """A buffer of rows that wait, and the step that stores what the draft knows of them.
 
-    The model's taps hold only until something is run, so rows are copied when they come, all taps
-    side by side.
+    Most of the model's taps hold only until something is run, so rows are copied when they come,
+    all taps side by side. Those that last are copied when they are used: most never are.
     """
 
     def __init__(
@@ -54,6 +55,7 @@ class Injection:
         ]
         self._full = self._all[:1] if full else []
         self._threads = threads
+        self._elsewhere: dict[int, Lasting] = {}  # by row: taps that are not copied yet
         self._make_room(ROOM)
 
     @property
@@ -69,18 +71,31 @@ class Injection:
 
     def hold(self, at: int, taps: Sequence[Array], count: int) -> None:
         """The first `count` rows of the taps wait as rows `at` and on; those before it stay."""
+        for row in range(at, at + count):
+            self._elsewhere.pop(row, None)
+        if isinstance(taps, Lasting):
+            self._elsewhere[at] = taps
+        else:
+            self._copy(at, taps, count)
+
+    def _copy(self, at: int, taps: Sequence[Array], count: int) -> None:
         if at + count > self._rows.shape[0]:
-            before = self._rows
+            before, there = self._rows, min(at, self._rows.shape[0])
             self._make_room(at + count)
-            if at:
-                self._device.copy(self._rows[:at], before[:at])
-        self._device.copy(self._rows[at : at + count], *(tap[:count] for tap in taps))
+            if there:
+                self._device.copy(self._rows[:there], before[:there])
+        if count < len(taps[0]):
+            taps = [tap[:count] for tap in taps]
+        self._device.copy(self._rows[at : at + count], *taps)
 
     def run(self, start: int, stop: int, position: int, *, sliding: bool) -> None:
         """Store rows start..stop-1, which stand at `position` and on, in the full layers.
 
         sliding: and in those that look back only so far.
         """
+        for row, taps in self._elsewhere.items():
+            self._copy(row, taps, 1)
+        self._elsewhere.clear()
         positions = np.arange(position, position + stop - start, dtype=np.int32)
         self._steps((start, stop, sliding), positions)
 

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from turbodflash_engine.cache.pieces import Arrays, Piece, Pieces, expect, form_of, kv_piece, put_kv
-from turbodflash_engine.drafters._base import Draft, Rows, Setting, threads_of
+from turbodflash_engine.drafters._base import NO_DRAFT, Draft, Rows, Setting, threads_of
 from turbodflash_engine.drafters._chain import UNTRAINED, Chain
 from turbodflash_engine.drafters._guesses import looked_at
 from turbodflash_engine.drafters._pairs.waiting import Waiting
@@ -109,7 +109,7 @@ class PairDrafter:
         at = self._waiting.end - 1
         width = min(width, self.longest, self._capacity - at)
         if not self._waiting.count or width < 1:
-            return Draft()
+            return NO_DRAFT
         if self._waiting.count > FEW_ROWS:
             self._store()
         pairs = self._pairs_of([*self._waiting.tokens[1:], history[-1]], self._waiting.start)
