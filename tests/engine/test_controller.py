@@ -176,10 +176,11 @@ def test_a_drafter_that_becomes_bad_is_left() -> None:
 
 
 def test_where_rows_cost_nothing_all_are_verified() -> None:
-    machine = Machine(always(0.7), draft_cost=0.1, row=0.0)
-    drafting = Drafting(machine, SpecOptions(), lambda: machine.now)
-    machine.speed(400, drafting)
-    assert machine.speed(400, drafting) >= 2.3
+    for seed in range(12):
+        machine = Machine(always(0.7), draft_cost=0.1, row=0.0, seed=seed)
+        drafting = Drafting(machine, SpecOptions(), lambda machine=machine: machine.now)  # type: ignore[misc]
+        machine.speed(400, drafting)
+        assert machine.speed(400, drafting) >= 2.2
 
 
 @settings(deadline=None, max_examples=40)
@@ -259,11 +260,21 @@ def test_a_disturbance_is_not_believed() -> None:
     assert costs(4) == 3.0
 
 
+def test_what_seems_too_dear_once_is_tried_again() -> None:
+    """Passes of two rows cost next to nothing, but the first that is measured was disturbed."""
+    passes = Passes()
+    for rows, seconds in ((1, 1.0), (1, 1.0), (2, 1.0), (2, 6.0)):
+        passes.add(rows, seconds)
+    assert passes(2) == by_rows(2, 1)
+    passes.add(2, 1.02)
+    assert passes(2) == 1.02
+
+
 def test_what_was_not_measured_lies_between_or_follows_the_expectation() -> None:
     costs = Costs(by_rows)
     for size, seconds in ((1, 1.0), (5, 3.0)):
-        costs.add(size, 9.0)
-        costs.add(size, seconds)
+        for measured in (9.0, seconds, seconds):
+            costs.add(size, measured)
     assert costs(3) == 2.0
     assert costs(9) == pytest.approx(3.0 * (1 + 8 * 0.18) / (1 + 4 * 0.18))
     drafts = Costs(by_tokens)
@@ -275,8 +286,8 @@ def test_what_was_not_measured_lies_between_or_follows_the_expectation() -> None
 def test_a_plain_pass_costs_no_more_than_a_longer_one() -> None:
     passes = Passes()
     for rows, seconds in ((1, 5.0), (4, 2.0)):
-        passes.add(rows, 9.0)
-        passes.add(rows, seconds)
+        for measured in (9.0, seconds, seconds):
+            passes.add(rows, measured)
     assert passes.plain == pytest.approx(2.0 / 1.06)
 
 

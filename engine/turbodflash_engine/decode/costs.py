@@ -16,7 +16,7 @@ class Costs:
 
     The first measurement of a size is not looked at: it is of work that later ones only repeat.
     Of the rest the lower quartile is taken: what disturbs a measurement makes it longer, never
-    shorter.
+    shorter. One alone is believed only of the first size: what costs too much is not tried again.
     """
 
     def __init__(self, scale: Callable[[float, int], float]) -> None:
@@ -32,11 +32,13 @@ class Costs:
         if size not in self._measured:
             self._measured[size].clear()
             return
+        self._measured[size].append(seconds)
+        ordered = sorted(self._measured[size])
+        if self._sizes and len(ordered) == 1:
+            return
         if size not in self._typical:
             insort(self._sizes, size)
         self._said.clear()
-        self._measured[size].append(seconds)
-        ordered = sorted(self._measured[size])
         self._typical[size] = ordered[len(ordered) // 4]
 
     def times(self, size: int) -> int:
