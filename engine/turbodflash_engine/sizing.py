@@ -20,7 +20,7 @@ from turbodflash_engine.memory import (
     rounded,
 )
 from turbodflash_engine.metadata import Metadata
-from turbodflash_engine.models._base import PASS_ROWS, CachePlan, Config
+from turbodflash_engine.models._base import LASTING, PASS_ROWS, CachePlan, Config
 from turbodflash_engine.models._trunk import EMBEDDING, HEAD, softcap_of
 from turbodflash_engine.opening import Files, Found
 from turbodflash_engine.options import LoadOptions, SpecOptions
@@ -142,7 +142,7 @@ def draft_needs(
     """The same of a draft; and what verifying its guesses takes of the model beside."""
     config = draft.config
     widths = FEW_ROWS if options.n_max is None else min(options.n_max + 1, FEW_ROWS)
-    guesses = FLOAT * target.vocabulary * widths
+    beside = FLOAT * (target.vocabulary * widths + LASTING * config.tap_values)
     caches = layer_caches(config.kv_shapes, plan) + recurrent_caches(config.state_bytes)
     return Needs(
         layers=0,
@@ -150,7 +150,7 @@ def draft_needs(
         pieces=pieces_of(weights, 0) + _packed_twice(draft, weights),
         caches=tuple(cache._replace(limit=rounded(options.context)) for cache in caches),
         scratch=Scratch(
-            fixed=round(SLACK * FLOAT * rows * config.scratch_values) + guesses,
+            fixed=round(SLACK * FLOAT * rows * config.scratch_values) + beside,
             per_position=FLOAT * target.partial_values * (widths - 1) / KEYS_APART,
         ),
         host=TOKEN * _length(draft.file.metadata, "tokens"),  # compared with the model's

@@ -153,7 +153,8 @@ class FileKind(NamedTuple):
     """The `PLUGIN` of a drafter that is loaded from a file.
 
     claims: whether a file is of this kind, given its metadata and the names of its tensors.
-    read: its configuration, with `kv_shapes`, `state_bytes` and `scratch_values` as a model's has.
+    read: its configuration, with `kv_shapes`, `state_bytes` and `scratch_values` as a model's has,
+        and `tap_values`: of a row, how many numbers of the model it wants to see.
     check: raises BadModel unless it fits the target.
     layout: the tensors it wants, given the names that are present. build: the drafter itself.
     notes: sentences on a pair that fits, but not well; given the configuration, the names of the

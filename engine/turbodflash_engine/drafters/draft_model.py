@@ -52,6 +52,11 @@ class DraftModelConfig(NamedTuple):
         return self.model.state_bytes
 
     @property
+    def tap_values(self) -> int:
+        """Numbers of the model that it taps, per row."""
+        return 0
+
+    @property
     def scratch_values(self) -> int:
         """Numbers alive at once per row of a pass."""
         return self.model.scratch_values

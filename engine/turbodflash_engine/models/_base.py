@@ -24,8 +24,22 @@ LASTING = 512
 """Positions after which the taps of a row alone are overwritten."""
 
 
-class Lasting(tuple[Array, ...]):
-    """Taps of a pass of one row. They hold until the row LASTING positions on is tapped alone."""
+class Lasting(Sequence[Array]):
+    """Taps of a pass of one row. They hold until the row LASTING positions on is tapped alone.
+
+    Most are never looked at, so they are cut out of their rings f32[LASTING, width] by who does.
+    """
+
+    __slots__ = ("_rings", "_slot")
+
+    def __init__(self, rings: Sequence[Array], position: int) -> None:
+        self._rings, self._slot = rings, position % LASTING
+
+    def __len__(self) -> int:
+        return len(self._rings)
+
+    def __getitem__(self, tap: Any) -> Any:
+        return self._rings[tap][self._slot : self._slot + 1]
 
 
 class Output(NamedTuple):
@@ -38,7 +52,7 @@ class Output(NamedTuple):
     """
 
     scores: Scores
-    taps: tuple[Array, ...]
+    taps: Sequence[Array]
 
     @property
     def logits(self) -> NDArray[np.float32]:

@@ -14,7 +14,7 @@ from turbodflash_engine.cache import Cache
 from turbodflash_engine.layers.head import Head
 from turbodflash_engine.layers.scores import Scores
 from turbodflash_engine.layers.steps import AS_THE_DEVICE, FEW_ROWS, Threads
-from turbodflash_engine.models._base import LASTING, Lasting, Output, Shared
+from turbodflash_engine.models._base import Lasting, Output, Shared
 from turbodflash_engine.models._placement import Placement
 from turbodflash_engine.models._stage import Block, Shape, Stage, as_it_is
 from turbodflash_kernels.op import Array
@@ -83,11 +83,10 @@ class Decoder:
             tapped |= following.rings if shape.lasting else passed.taps
             stage = following
         self.cache.advance(count)
-        asked = tuple(tapped[tap] for tap in taps)
+        rows: Sequence[Array] = [tapped[tap] for tap in taps]
         if shape.lasting:
-            slot = start % LASTING
-            asked = Lasting(ring[slot : slot + 1] for ring in asked)
-        return Output(self._scores(shape, logits, passed.x), asked)
+            rows = Lasting(rows, start)
+        return Output(self._scores(shape, logits, passed.x), rows)
 
     def _scores(self, shape: Shape, logits: int, x: Array) -> Scores:
         """Of the last rows, as many as logits may be asked for."""

@@ -105,6 +105,11 @@ class BlockConfig(NamedTuple):
         return {}
 
     @property
+    def tap_values(self) -> int:
+        """Numbers of the model that it taps, per row."""
+        return self.fused
+
+    @property
     def scratch_values(self) -> int:
         """Numbers alive at once per row of the model that is read: taps, and those that wait."""
         return 2 * self.fused

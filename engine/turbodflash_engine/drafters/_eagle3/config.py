@@ -53,10 +53,15 @@ class Eagle3Config(NamedTuple):
         return {}
 
     @property
+    def tap_values(self) -> int:
+        """Numbers of the model that it taps, per row."""
+        return TAPS * self.target_width
+
+    @property
     def scratch_values(self) -> int:
         """Numbers alive at once per row of the model that is read: its taps, and a layer's own."""
         layer = 2 * sum(self.attention.qkv.values()) + 2 * self.mlp.hidden
-        return 2 * TAPS * self.target_width + 5 * self.width + layer
+        return 2 * self.tap_values + 5 * self.width + layer
 
 
 def read_eagle3(metadata: Metadata) -> Eagle3Config:

@@ -46,6 +46,11 @@ class MtpConfig(NamedTuple):
         return {}
 
     @property
+    def tap_values(self) -> int:
+        """Numbers of the model that it taps, per row."""
+        return self.model.width
+
+    @property
     def scratch_values(self) -> int:
         """Numbers alive at once per row of the model that is read."""
         attention, ffn = self.model.attention[self.block], self.model.ffn[self.block]
