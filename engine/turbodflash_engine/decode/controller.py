@@ -23,7 +23,7 @@ PROMISE, TRUST = 1.0, 0.6  # drafts that would have won so much earn so much cre
 
 FIRST_WAIT, LONGEST_WAIT = 8, 256  # passes between two looks at a drafter that does not pay
 LOOK = 32  # passes without a draft after which a width is looked for again
-CHEAP = 0.01  # a draft that costs less is asked for always, and not accounted for if none comes
+CHEAP = 0.02  # a draft that costs less is asked for always, and not accounted for if none comes
 
 
 class Width(Protocol):
