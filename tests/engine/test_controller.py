@@ -156,6 +156,14 @@ def test_guesses_for_nothing_that_are_right_are_followed_far() -> None:
     assert fmean(found) >= 2.5
 
 
+@pytest.mark.parametrize("count", [0, 4])
+def test_who_drafts_for_next_to_nothing_is_asked_in_every_pass(count: int) -> None:
+    for seed in range(10):
+        machine = Machine(always(0.0), draft_cost=0.01, count=count, seed=seed)
+        machine.speed(512)
+        assert len(machine.asked) >= 490
+
+
 def test_a_drafter_that_becomes_good_is_found_out() -> None:
     for seed in range(10):
         machine = Machine(lambda at: (0.0,) if at < 200 else (0.95,), seed=seed)
