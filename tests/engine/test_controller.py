@@ -164,6 +164,16 @@ def test_who_drafts_for_next_to_nothing_is_asked_in_every_pass(count: int) -> No
         assert len(machine.asked) >= 490
 
 
+def test_nothing_for_nothing_is_no_promise_of_cheap_drafts() -> None:
+    """A draft may be silent for long, as past the end of its own context, and dear again then."""
+    for seed in range(10):
+        machine = Machine(always(0.0), draft_cost=0.001, count=0, seed=seed)
+        drafting = Drafting(machine, SpecOptions(), lambda machine=machine: machine.now)  # type: ignore[misc]
+        machine.speed(200, drafting)
+        machine.draft_cost, machine.count = 0.5, 99
+        assert machine.speed(512, drafting) >= 0.95
+
+
 def test_a_drafter_that_becomes_good_is_found_out() -> None:
     for seed in range(10):
         machine = Machine(lambda at: (0.0,) if at < 200 else (0.95,), seed=seed)

@@ -123,7 +123,7 @@ class Controller:
             return 0
         self._asked = asked
         self._drafted.add(count, min(count + 1, asked))
-        if self._verifying or asked not in self._drafts:
+        if self._verifying or self._cheap or asked not in self._drafts:
             self._drafts.add(asked, seconds)  # one made after a long wait has much to catch up with
             self._cheap = self._draft_cost(asked) < CHEAP
         if self._verifying and (width := self._best(count, [1.0] * count)):

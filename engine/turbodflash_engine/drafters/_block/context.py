@@ -18,9 +18,8 @@ from turbodflash_kernels.device import Device
 from turbodflash_kernels.op import Array, Rope
 from turbodflash_kernels.shifting import shift
 
-STASH = (
-    LASTING  # rows that wait at most while nothing is drafted; a text that is left costs nothing
-)
+STASH = LASTING
+"""Rows that wait at most while nothing is drafted; a text that is left costs nothing."""
 KEPT_WINDOWS = 2
 """Sliding layers store so many windows before the end of a prompt: one is seen from there, the rest
 is for a text that is cut back later."""
